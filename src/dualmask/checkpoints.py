@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoints of a training run: safetensors and JSON in a folder that appears whole or not at all."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from dualmask.errors import ModelFileError, OptionError
+
+State = dict[str, Tensor]
+
+
+@dataclass
+class Progress:
+    """Where a run stands; random streams derive from (seed, step), so no generator state is needed."""
+
+    epoch: int = 0
+    batch: int = 0  # batches of this epoch already trained on
+    step: int = 0
+    best_accuracy: float = -1.0
+    best_epoch: int = 0
+    waited: int = 0  # epochs without a better one
+    seconds: float = 0.0
+    finished: bool = False
+
+
+def write(
+    out: Path, progress: Progress, settings: Mapping[str, object], *,
+    network: nn.Module, optimiser: torch.optim.Optimizer, best: State,
+) -> None:
+    """Write `out/checkpoint-STEP` under another name, then rename it and drop older ones."""
+    from safetensors.torch import save_file
+
+    final = out / f"checkpoint-{progress.step:09d}-{progress.epoch:04d}"
+    work = out / "checkpoint.partial"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    save_file(network_state(network), work / "network.safetensors")
+    save_file({f"{row}.{name}": tensor.cpu() for row, state in optimiser.state_dict()["state"].items()
+               for name, tensor in state.items()}, work / "optimiser.safetensors")
+    if best:
+        save_file(best, work / "best.safetensors")
+    (work / "progress.json").write_text(json.dumps({"progress": asdict(progress), "settings": settings}), encoding="utf-8")
+    older = [folder for folder in found(out) if folder != final]
+    shutil.rmtree(final, ignore_errors=True)
+    work.rename(final)
+    for folder in older:
+        shutil.rmtree(folder)
+
+
+def read(
+    out: Path, settings: Mapping[str, object], *, network: nn.Module, optimiser: torch.optim.Optimizer,
+) -> tuple[Progress, State]:
+    """Load the newest checkpoint into network and optimiser; refuse one that was made with other settings."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    folder = found(out)[-1]
+    try:
+        saved = json.loads((folder / "progress.json").read_text(encoding="utf-8"))
+        check_settings(folder, saved["settings"], settings)
+        network.load_state_dict(load_file(folder / "network.safetensors"))
+        state: dict[int, State] = {}
+        for name, tensor in load_file(folder / "optimiser.safetensors").items():
+            row, _, leaf = name.partition(".")
+            state.setdefault(int(row), {})[leaf] = tensor
+        optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
+        best = load_file(path) if (path := folder / "best.safetensors").exists() else {}
+        return Progress(**saved["progress"]), best
+    except (SafetensorError, ValueError, KeyError, OSError, RuntimeError) as error:
+        raise ModelFileError(f"the checkpoint {folder} can't be read ({error}); delete it to start again.") from error
+
+
+def check_settings(folder: Path, saved: Mapping[str, object], given: Mapping[str, object]) -> None:
+    now = json.loads(json.dumps(given))
+    differing = sorted(key for key in set(saved) | set(now) if saved.get(key) != now.get(key))
+    if differing:
+        detail = "; ".join(f"{key}: {saved.get(key)!r} then, {now.get(key)!r} now" for key in differing)
+        raise OptionError(f"{folder.parent} holds an unfinished run with other settings ({detail}); give the same ones, "
+                          "or choose another folder, or start over with overwrite.")
+
+
+def found(out: Path) -> list[Path]:
+    """Whole checkpoints, oldest first."""
+    return sorted(folder for folder in out.glob("checkpoint-*-*") if (folder / "progress.json").is_file())
+
+
+def remove(out: Path) -> None:
+    for folder in [*out.glob("checkpoint-*-*"), out / "checkpoint.partial"]:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def network_state(network: nn.Module) -> State:
+    """A copy of the weights on the CPU."""
+    return {name: tensor.detach().cpu().clone().contiguous() for name, tensor in network.state_dict().items()}

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The defended classifier: encoder, head and defence behind one `predict`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self, overload
+
+import torch
+from torch import Tensor, nn
+
+from dualmask.defences.base import Defence
+from dualmask.errors import DataError, OptionError
+from dualmask.models.encoders import check_length, logits, prepare
+from dualmask.text.encoding import Batch, Encode, length_batches
+from dualmask.text.examples import Example, Text
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+ROWS = {"cpu": 32, "cuda": 256}  # rows per forward pass; CPUs are fastest at 8 to 32
+
+
+class Masked(NamedTuple):
+    """A piece of text that the defence distrusted."""
+
+    text: str
+    start: int  # characters from `start` to `end` of the text, or of the pair's part
+    end: int
+    score: float
+    part: int = 0  # 1 for the second text of a pair
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Answers in the order of the texts."""
+
+    labels: list[str]
+    probabilities: Tensor  # (texts, classes)
+    masked: list[list[Masked]] | None = None
+
+
+class DefendedNetwork(nn.Module):
+    """What is trained: the model and whatever the defence learns."""
+
+    def __init__(self, model: "PreTrainedModel", defence: Defence) -> None:
+        super().__init__()
+        self.model = model
+        self.defence = defence
+
+    def forward(self, batch: Batch, embeddings: Tensor | None = None) -> Tensor:
+        return logits(self.model, batch, embeddings=embeddings)
+
+
+class DefendedClassifier:
+    """An encoder with its head, its tokenizer and a defence.
+
+    `predict` gives labels and probabilities; calling the object answers like a Hugging Face text-classification pipeline.
+    """
+
+    def __init__(
+        self, model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", defence: Defence, *,
+        labels: Sequence[str], max_length: int = 128, facts: Mapping[str, object] | None = None,
+    ) -> None:
+        if len(labels) != model.config.num_labels:
+            raise OptionError(f"{len(labels)} label names were given for a model with {model.config.num_labels} classes.")
+        check_length(model, max_length)
+        prepare(model)
+        defence.adapt(model)
+        self.network = DefendedNetwork(model, defence)
+        self.encode = Encode(tokenizer, max_length=max_length)
+        self.labels = tuple(labels)
+        self.facts = dict(facts or {})
+
+    @property
+    def model(self) -> "PreTrainedModel":
+        return self.network.model
+
+    @property
+    def defence(self) -> Defence:
+        return self.network.defence
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.device
+
+    def to(self, device: str | torch.device) -> Self:
+        self.network.to(device)
+        return self
+
+    def predict(
+        self, texts: Sequence[Text], *, explain: bool = False, defended: bool = True, batch_size: int | None = None,
+    ) -> Predictions:
+        """Labels and probabilities; `explain` adds what was masked; `defended=False` asks the bare network."""
+        answers = torch.zeros(len(texts), len(self.labels))
+        masked: list[list[Masked]] = [[] for _ in texts]
+        for rows, part, views in self._answered(texts, defended=defended, batch_size=batch_size):
+            answers[rows] = part
+            if explain:
+                for row, found in zip(rows, explained(self.encode, [texts[row] for row in rows], views), strict=True):
+                    masked[row] = found
+        labels = [self.labels[index] for index in answers.argmax(dim=1).tolist()]
+        return Predictions(labels, answers, masked if explain else None)
+
+    def _answered(
+        self, texts: Sequence[Text], *, defended: bool, batch_size: int | None,
+    ) -> Iterator[tuple[list[int], Tensor, Batch]]:
+        """Rows of like length, their probabilities and the first view of them; a batch too big for memory is halved."""
+        if isinstance(texts, str):
+            raise DataError("predict takes a list of texts; for one text write predict([text]).")
+        limit = batch_size or ROWS[self.device.type if self.device.type in ROWS else "cpu"]
+        waiting = list(length_batches(texts, rows=limit, cells=1 << 22))[::-1]
+        training, _ = self.network.training, self.network.eval()
+        while waiting:
+            rows = waiting.pop()
+            try:
+                yield rows, *self._forward([texts[row] for row in rows], defended=defended)
+            except torch.cuda.OutOfMemoryError:
+                if len(rows) == 1:
+                    raise
+                waiting += [rows[len(rows) // 2:], rows[:len(rows) // 2]]
+        self.network.train(training)
+
+    @torch.no_grad()
+    def _forward(self, texts: Sequence[Text], *, defended: bool) -> tuple[Tensor, Batch]:
+        kind = self.defence if defended else Defence()
+        views = list(kind.inference_views(texts, self.encode, self.device))
+        combined = kind.combine(torch.stack([self.network(view) for view in views]).float())
+        return combined.softmax(dim=1).cpu(), views[0]
+
+    def accuracy(self, examples: Sequence[Example], *, defended: bool = True) -> float:
+        """Share of right answers; with the defence on unless said otherwise."""
+        if not examples:
+            raise DataError("accuracy was asked for on no examples at all.")
+        found = self.predict([example.text for example in examples], defended=defended).probabilities.argmax(dim=1)
+        return float((found == torch.tensor([example.label for example in examples])).float().mean())
+
+    @overload
+    def __call__(self, inputs: Text, *, top_k: Literal[1] = 1) -> list[dict[str, object]]: ...
+    @overload
+    def __call__(self, inputs: list[Text], *, top_k: Literal[1] = 1) -> list[dict[str, object]]: ...
+    @overload
+    def __call__(self, inputs: list[Text], *, top_k: int | None) -> list[list[dict[str, object]]]: ...
+
+    def __call__(
+        self, inputs: Text | list[Text], *, top_k: int | None = 1,
+    ) -> list[dict[str, object]] | list[list[dict[str, object]]]:
+        """Like a text-classification pipeline: the best label of each text, or the `top_k` (None: all) of each."""
+        texts = inputs if isinstance(inputs, list) else [inputs]
+        ranked = [
+            [{"label": self.labels[index], "score": float(row[index])} for index in row.argsort(descending=True).tolist()]
+            for row in self.predict(texts).probabilities]
+        if top_k == 1:
+            return [row[0] for row in ranked]
+        return [row[:top_k] for row in ranked]
+
+    def save(self, folder: str | Path) -> Path:
+        """Write a folder that `load` reads, and whose undefended network plain transformers opens too."""
+        from dualmask.storage import save
+
+        return save(self, Path(folder))
+
+    @classmethod
+    def load(cls, source: str | Path, *, device: str | None = None) -> "DefendedClassifier":
+        """Read a saved folder or a hub repository; on the GPU where there is one unless a device is given."""
+        from dualmask.storage import load
+
+        return load(source).to(device or default_device())
+
+    def push_to_hub(self, repository: str, *, private: bool = False) -> str:
+        """Upload to the Hugging Face hub; gives the address of the commit."""
+        from dualmask.storage import push
+
+        return push(self, repository, private=private)
+
+
+def default_device() -> str:
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def explained(encode: Encode, texts: Sequence[Text], view: Batch) -> list[list[Masked]]:
+    """What of each text was replaced by a mask: the k-th body token of the view is the k-th of the text."""
+    encoding = encode.tokenise(texts)
+    scores = torch.zeros_like(view.input_ids, dtype=torch.float) if view.scores is None else view.scores
+    found: list[list[Masked]] = []
+    for row, text in enumerate(texts):
+        parts = (text,) if isinstance(text, str) else text
+        tokens = [place for place, part in enumerate(encoding.sequence_ids(row)) if part is not None]
+        body = view.body[row].nonzero().flatten().tolist()
+        masks, values = view.masks[row].tolist(), scores[row].tolist()
+        found.append([
+            Masked(parts[part][span.start:span.end], span.start, span.end, values[column], part)
+            for column, token in zip(body, tokens, strict=True)
+            if masks[column] and (span := encoding.token_to_chars(row, token)) is not None
+            and (part := encoding.sequence_ids(row)[token] or 0) is not None])
+    return found

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a defence is: seven hooks, each doing nothing here, so that this base class is the plain classifier."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dualmask.text.encoding import Batch, Encode
+from dualmask.text.examples import Example, Text
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+Family = Literal["none", "masking", "smoothing", "detection", "adversarial training", "regularisation", "purification"]
+
+
+class Paper(NamedTuple):
+    title: str
+    authors: str
+    venue: str
+    link: str = ""
+
+
+class Network(Protocol):
+    """What a loss may ask: logits (rows, classes) of a batch, with other word embeddings if wanted."""
+
+    def __call__(self, batch: Batch, embeddings: Tensor | None = None) -> Tensor: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions:
+    """Every setting of the training loop; a defence's preset may bring its paper's own."""
+
+    epochs: int = 10
+    batch_size: int = 32
+    max_length: int = 128
+    optimiser: Literal["adamw", "adam"] = "adamw"
+    learning_rate: float = 2e-5
+    final_rate: float = 0.0
+    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    warmup: float = 0.1  # share of all steps; 1 or more: that many steps
+    weight_decay: float = 0.01
+    clip: Literal["norm", "value", "none"] = "norm"
+    clip_at: float = 1.0
+    patience: int = 1  # epochs without a better validation accuracy before training stops; 0: never stop early
+    validation_share: float = 0.1  # held out, stratified, where the data has no validation part
+    validate: Literal["defended", "plain"] = "defended"
+    precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 on a GPU that has it
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoOptions:
+    """A defence without settings."""
+
+
+class Preset(NamedTuple):
+    """Options of a defence, and the training options that go with them."""
+
+    options: Mapping[str, object]
+    training: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a reader wants to know first; read off the class docstring's headings."""
+
+    name: str
+    summary: str
+    sections: Mapping[str, str] = field(default_factory=dict)
+
+
+class Defence(nn.Module):
+    """The plain classifier: no defence at all.
+
+    Idea: fine-tune on the texts as they are and answer in one pass; the row every defence is compared with.
+    Acts at: nothing.
+    Deviations: none.
+    Relations: what any defence becomes when its rates are zero.
+    """
+
+    name: ClassVar[str] = "plain"
+    paper: ClassVar[Paper | None] = None
+    family: ClassVar[Family] = "none"
+    passes: ClassVar[str] = "1"
+    Options: ClassVar[type] = NoOptions
+    presets: ClassVar[Mapping[str, Preset]] = {"recommended": Preset({}, {})}
+
+    def __init__(self, options: object | None = None) -> None:
+        super().__init__()
+        self.options = options if options is not None else self.Options()
+
+    def adapt(self, model: "PreTrainedModel") -> None:
+        """Change the network before training or after loading, e.g. teach it a zero position."""
+
+    def fit(self, examples: Sequence[Example], encode: Encode) -> None:
+        """Learn corpus statistics from the training examples and keep them as buffers."""
+
+    def augment(self, examples: Sequence[Example], epoch: int, generator: torch.Generator) -> Sequence[Example]:
+        """The examples of one epoch."""
+        return examples
+
+    def training_view(
+        self, texts: Sequence[Text], labels: Sequence[int], encode: Encode, generator: torch.Generator,
+    ) -> Batch:
+        """What the network sees in training."""
+        return encode(texts).with_labels(labels)
+
+    def loss(self, network: Network, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The loss to lower, and the logits (rows, classes) it came from."""
+        assert batch.labels is not None
+        answer = network(batch)
+        return F.cross_entropy(answer, batch.labels), answer
+
+    def inference_views(self, texts: Sequence[Text], encode: Encode, device: torch.device) -> Iterator[Batch]:
+        """What the network sees at inference: one batch or, for voting defences, several of the same rows."""
+        yield encode(texts).to(device)
+
+    def combine(self, logits: Tensor) -> Tensor:
+        """(views, rows, classes) -> (rows, classes)."""
+        return logits.mean(dim=0)
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Load saved buffers and parameters; tables take the size they were saved with."""
+        for name in dict(self.named_buffers()):
+            if name in state:
+                owner, _, leaf = name.rpartition(".")
+                setattr(self.get_submodule(owner), leaf, torch.empty_like(state[name]))
+        self.load_state_dict(dict(state))
+
+    @classmethod
+    def card(cls) -> Card:
+        """The docstring, split at its headings."""
+        lines = (cls.__doc__ or "").strip().splitlines()
+        sections: dict[str, str] = {}
+        heading = ""
+        for line in map(str.strip, lines[1:]):
+            start, colon, rest = line.partition(": ")
+            if colon and start in ("Paper", "Idea", "Acts at", "Deviations", "Relations"):
+                heading, line = start, rest
+            if heading and line:
+                sections[heading] = f"{sections.get(heading, '')} {line}".strip()
+        return Card(cls.name, lines[0].rstrip("."), sections)

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models on a Hugging Face hub: the local copy first, then the hub if it answers within seconds."""
+
+import fnmatch
+import os
+import re
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from dualmask.errors import ResourceError
+
+# Weights only as safetensors: pickle files can run code when they are opened.
+_WANTED = [
+    *("config.json", "model*.safetensors", "model.safetensors.index.json", "dualmask.json", "defence.safetensors"),
+    *("tokenizer*.json", "vocab.*", "merges.txt", "special_tokens_map.json", "added_tokens.json", "*.model", "bpe.codes"),
+]
+_IDENTIFIER = re.compile(r"(\w[\w.-]*(?:/\w[\w.-]*)?)(?:@([\w./-]+))?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class HubRepository:
+    """A repository on the hub. Its hashes are kept and checked by the hub client, not by us."""
+
+    id: str
+    revision: str = "main"
+
+    def __str__(self) -> str:
+        return f"hub {self.id}" + ("" if self.revision == "main" else f"@{self.revision}")
+
+
+def parse(name: str) -> HubRepository | None:
+    """`owner/name` or `owner/name@revision`; none when the name can't be a hub id."""
+    match = _IDENTIFIER.fullmatch(name)
+    return HubRepository(match[1], match[2] or "main") if match else None
+
+
+def local_snapshot(repository: HubRepository) -> Path | None:
+    """The copy in the hub client's cache if it is whole; never asks the network."""
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+    try:
+        folder = _snapshot(repository, local=True, timeout=0)
+    except (LocalEntryNotFoundError, HFValidationError):
+        return None
+    return folder if _is_whole(folder) else None
+
+
+def obtain(repository: HubRepository, *, timeout: float, progress: bool) -> Path:
+    """The local copy, fetched first when there is none."""
+    if folder := local_snapshot(repository):
+        return folder
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}:
+        raise ResourceError(f"{repository} is not at hand, and HF_HUB_OFFLINE forbids to fetch it: unset it and try again.")
+    _check_files(repository, _listing(repository, timeout))
+    try:
+        with _HubProgress(progress):
+            folder = _snapshot(repository, local=False, timeout=timeout)
+    except Exception as error:
+        raise ResourceError(_explanation(repository, error)) from None
+    if not _is_whole(folder):
+        raise ResourceError(f"{repository} came from the hub incomplete: try again.")
+    return folder
+
+
+def _endpoint() -> str:
+    # Read when needed: the hub client itself reads it only once, when it is imported.
+    return os.environ.get("HF_ENDPOINT", "").rstrip("/") or "https://huggingface.co"
+
+
+def _snapshot(repository: HubRepository, *, local: bool, timeout: float) -> Path:
+    from huggingface_hub import snapshot_download
+
+    folder = snapshot_download(
+        repository.id,
+        revision=repository.revision,
+        cache_dir=os.environ.get("HF_HUB_CACHE") or None,
+        endpoint=_endpoint(),
+        etag_timeout=timeout,
+        local_files_only=local,
+        allow_patterns=_WANTED,
+        ignore_patterns=["*/*"],  # subfolders hold other formats (onnx, openvino)
+    )
+    return Path(folder)
+
+
+class _HubProgress:
+    """Silences the hub client's progress bars when none are wanted; without a terminal they are silent anyway."""
+
+    def __init__(self, shown: bool) -> None:
+        from huggingface_hub.utils import are_progress_bars_disabled
+
+        self.silence = not shown and not are_progress_bars_disabled()
+
+    def __enter__(self) -> None:
+        from huggingface_hub.utils import disable_progress_bars
+
+        if self.silence:
+            disable_progress_bars()
+
+    def __exit__(self, *_: object) -> None:
+        from huggingface_hub.utils import enable_progress_bars
+
+        if self.silence:
+            enable_progress_bars()
+
+
+def _listing(repository: HubRepository, timeout: float) -> list[str]:
+    """The names of the repository's files, or an error within seconds."""
+    from huggingface_hub import HfApi
+
+    names: list[str] = []
+    problems: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            info = HfApi(endpoint=_endpoint()).model_info(repository.id, revision=repository.revision, timeout=timeout)
+            names.extend(file.rfilename for file in info.siblings or [])
+        except Exception as error:  # transport errors have no common base: the HTTP library differs between hub versions
+            problems.append(error)
+
+    # A thread, because looking up a host name has no time limit of its own.
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(2 * timeout)
+    if thread.is_alive():
+        problems.append(TimeoutError(f"no answer within {2 * timeout:g} s"))
+    if problems:
+        raise ResourceError(_explanation(repository, problems[0])) from None
+    return names
+
+
+def _explanation(repository: HubRepository, error: Exception) -> str:
+    """What went wrong at the hub, in words and with a remedy."""
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HfHubHTTPError,
+        HFValidationError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    if isinstance(error, HFValidationError):
+        return f"'{repository.id}' can't be a hub id: write owner/name as on the model's page."
+    if isinstance(error, GatedRepoError):
+        return f"{repository} is gated: accept its licence on its page, run 'hf auth login', then try again."
+    if isinstance(error, RevisionNotFoundError):
+        return f"{repository}: the hub has no such revision; without '@...' the main one is taken."
+    if isinstance(error, RepositoryNotFoundError):
+        return f"{repository}: the hub has none of that name, or it is private ('hf auth login'). Check the spelling."
+    if isinstance(error, HfHubHTTPError):
+        return f"{repository}: the hub at {_endpoint()} refused ({_first_line(error)}). Try again later."
+    return (
+        f"{repository}: the hub at {_endpoint()} can't be reached ({_first_line(error)}). Check the network and "
+        "HF_ENDPOINT, or copy the folder from elsewhere and give its path; if the hub is only slow, set "
+        "DUALMASK_TIMEOUT to more seconds."
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _check_files(repository: HubRepository, names: list[str]) -> None:
+    """Refuse before downloading what could not be used afterwards."""
+    if "config.json" not in names:
+        raise ResourceError(f"{repository} has no config.json, so it is no transformers model: take another.")
+    if not any(fnmatch.fnmatch(name, "model*.safetensors") for name in names):
+        raise ResourceError(
+            f"{repository} has no safetensors weights, and other formats can run code when opened: take another model, "
+            "or a revision that was converted (owner/name@refs/pr/1 names the first pull request)."
+        )
+
+
+def _is_whole(folder: Path) -> bool:
+    """Everything that a load needs is there; a download that was cut short leaves a folder with some of it."""
+    index = folder / "model.safetensors.index.json"
+    weights = set(re.findall(r'"([\w.-]+\.safetensors)"', index.read_text())) if index.is_file() else {"model.safetensors"}
+    tokenizer = any(path.is_file() for pattern in ("tokenizer.json", "vocab.*", "*.model") for path in folder.glob(pattern))
+    return tokenizer and (folder / "config.json").is_file() and all((folder / name).is_file() for name in weights)

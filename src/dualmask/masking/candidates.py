@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which words may be masked at all."""
+
+from importlib.resources import files
+from string import punctuation
+from typing import Literal
+
+Skip = Literal["nothing", "punctuation", "stop-words"]
+MARKS = [*punctuation, "\u2026", "\u2013", "\u2014", "\u2018", "\u2019", "\u201c", "\u201d"]
+
+
+def spared_words(skip: Skip, protect: tuple[str, ...]) -> list[str]:
+    """Words that are never masked: those to protect and, as asked, punctuation or function words with it."""
+    words = list(protect)
+    if skip != "nothing":
+        words += MARKS
+    if skip == "stop-words":
+        words += function_words()
+    return words
+
+
+def function_words() -> list[str]:
+    text = files("dualmask").joinpath("assets/function_words.txt").read_text(encoding="utf-8")
+    return [word for line in text.splitlines() if not line.startswith("#") for word in line.split()]

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DDM's training half: [CLS] [MASK]_1 ... [MASK]_M x_1 ... x_n [SEP]."""
+
+from dataclasses import replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from dualmask.text.encoding import Batch
+
+Place = Literal["start", "random", "before-sep", "end"]
+Ordinary = Literal["shifted", "kept"]
+
+
+def insert_masks(
+    batch: Batch, counts: Tensor, mask_id: int, *,
+    place: Place = "start", ordinary: Ordinary = "shifted", segments: bool = False,
+    generator: torch.Generator | None = None,
+) -> Batch:
+    """Insert `counts` masks into each row; nothing is removed.
+
+    A mask wants to stand right after the token at its anchor, so sorting tokens and masks by (anchor, kind) gives the
+    new row for every placement at once. `ordinary` says whether tokens behind the masks move to a later position or
+    keep the one they had. `segments` shares the masks of a pair between its two texts.
+    """
+    rows, length = batch.input_ids.shape
+    extra = int(counts.max()) if rows else 0
+    anchors = _anchors(batch, counts, extra, place=place, segments=segments, generator=generator)
+    keys = torch.cat([torch.arange(length, device=batch.device).expand(rows, -1) * 2, anchors * 2 + 1], dim=1)
+    order = keys.argsort(dim=1, stable=True)  # (rows, length + extra)
+    kinds = batch.token_type_ids.gather(1, (anchors + 1).clamp(max=length - 1))  # a mask joins the text it precedes
+    new = {"token_type_ids": kinds}
+    tensors = {name: torch.cat([tensor, new.get(name, _blank(tensor, extra))], dim=1).gather(1, order)
+               for name, tensor in batch.per_token().items()}
+    masks = (order >= length) & (keys.gather(1, order) < 2 * length)
+    widest = int((tensors["attention_mask"].sum(dim=1) + counts).max()) if rows else 0
+    moved = replace(batch, **tensors)
+    places = torch.arange(length + extra, device=batch.device).expand(rows, -1)
+    positions = places if ordinary == "shifted" else torch.where(masks, places, moved.positions)
+    inserted = replace(
+        moved, input_ids=moved.input_ids.masked_fill(masks, mask_id), positions=positions,
+        attention_mask=moved.attention_mask.masked_fill(masks, 1), words=moved.words.masked_fill(masks, -1),
+        masks=moved.masks | masks)
+    return cut(inserted, widest)
+
+
+def cut(batch: Batch, length: int) -> Batch:
+    """Drop every column from `length` on."""
+    return replace(batch, **{name: tensor[:, :length] for name, tensor in batch.per_token().items()})
+
+
+def _anchors(
+    batch: Batch, counts: Tensor, extra: int, *, place: Place, segments: bool, generator: torch.Generator | None,
+) -> Tensor:
+    """The column that each mask follows, (rows, extra); unused masks follow the last column and are cut off."""
+    rows, length = batch.input_ids.shape
+    real = batch.attention_mask.sum(dim=1, keepdim=True)  # (rows, 1), special tokens included
+    number = torch.arange(extra, device=batch.device).expand(rows, -1)
+    if place == "start":
+        anchors = torch.zeros_like(number)
+        if segments:  # the later half opens the second text, which starts where the token type turns 1
+            second = (batch.body & (batch.token_type_ids == 1)).int()
+            opening = torch.where(second.any(dim=1), second.argmax(dim=1) - 1, 0)
+            anchors = torch.where(number < (counts[:, None] + 1) // 2, anchors, opening[:, None])
+    elif place == "random":  # any gap from behind [CLS] to in front of the last [SEP]
+        draw = torch.rand((rows, extra), generator=generator).to(batch.device)
+        anchors = (draw * (real - 1)).long()
+    else:
+        anchors = (real - (2 if place == "before-sep" else 1)).expand(rows, extra)
+    return anchors.masked_fill(number >= counts[:, None], length)
+
+
+def _blank(tensor: Tensor, extra: int) -> Tensor:
+    """Columns for the new masks: not body, and attended only once they are in use."""
+    return tensor.new_zeros((len(tensor), extra))

@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How suspicious is a token? Each scorer answers for a whole batch, (rows, length), higher = more suspicious."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from dualmask.errors import DualmaskError, OptionError
+from dualmask.seeds import scrambled
+from dualmask.text.encoding import Batch, Encode
+from dualmask.text.examples import Text
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+Unseen = Literal["first", "once", "fragmented"]
+ScorerName = Literal["frequency", "word-frequency", "general", "surprisal", "gradient", "random"]
+
+
+class Scorer(nn.Module):
+    """Base of all scorers; what they learn from the training texts is kept in buffers."""
+
+    by_word: ClassVar[bool] = False  # needs word numbers in the batch
+
+    def fit(self, texts: Sequence[Text], encode: Encode) -> None:
+        """Learn from the training texts."""
+
+    def adapt(self, model: "PreTrainedModel") -> None:
+        """Meet the classifier whose input is scored."""
+
+    def forward(self, batch: Batch) -> Tensor:
+        raise NotImplementedError
+
+
+class TokenFrequency(Scorer):
+    """FGWS's phi = ln(1 + count in the training texts), rarest first; the paper's literal text reads `reverse`."""
+
+    counts: Tensor
+
+    def __init__(self, *, unseen: Unseen = "first", truncated: bool = False, reverse: bool = False) -> None:
+        super().__init__()
+        self.unseen, self.truncated, self.sign = unseen, truncated, 1.0 if reverse else -1.0
+        self.register_buffer("counts", torch.zeros(0, dtype=torch.long))
+
+    def fit(self, texts: Sequence[Text], encode: Encode) -> None:
+        counts = torch.zeros(encode.vocabulary_size, dtype=torch.long)
+        for batch in encode.corpus(texts, truncated=self.truncated):
+            counts += torch.bincount(batch.input_ids[batch.body], minlength=len(counts))
+        self.counts = counts
+
+    def forward(self, batch: Batch) -> Tensor:
+        return self.sign * phi(self.counts[batch.input_ids], self.unseen)
+
+
+class WordFrequency(Scorer):
+    """The same over whole words: a misspelt word is unseen even where its pieces are frequent."""
+
+    by_word = True
+    keys: Tensor
+    values: Tensor
+
+    def __init__(self, *, unseen: Unseen = "first", truncated: bool = False, reverse: bool = False) -> None:
+        super().__init__()
+        self.unseen, self.truncated, self.sign = unseen, truncated, 1.0 if reverse else -1.0
+        self.register_buffer("keys", torch.zeros(0, dtype=torch.long))
+        self.register_buffer("values", torch.zeros(0, dtype=torch.long))
+
+    def fit(self, texts: Sequence[Text], encode: Encode) -> None:
+        seen = [word_keys(batch)[first_pieces(batch)]
+                for batch in encode.corpus(texts, words=True, truncated=self.truncated)]
+        self.keys, self.values = torch.cat(seen).unique(return_counts=True)
+
+    def forward(self, batch: Batch) -> Tensor:
+        scores = self.sign * phi(looked_up(self.keys, self.values, keys := word_keys(batch)), self.unseen)
+        if self.unseen == "fragmented":  # among unseen words those in more pieces first: typos shatter, names less
+            pieces = (batch.words[:, :, None] == batch.words[:, None, :]).sum(dim=2)
+            scores = scores + torch.where(looked_up(self.keys, self.values, keys) == 0, pieces / 1000, 0.0)
+        return scores
+
+
+class GeneralFrequency(Scorer):
+    """Rarity in English at large (wordfreq's Zipf scale, 0 to 8), by whole words; unknown words count as 0."""
+
+    by_word = True
+    keys: Tensor
+    values: Tensor
+
+    def __init__(self, *, reverse: bool = False) -> None:
+        super().__init__()
+        self.sign = 1.0 if reverse else -1.0
+        self.register_buffer("keys", torch.zeros(0, dtype=torch.long))
+        self.register_buffer("values", torch.zeros(0))
+
+    def fit(self, texts: Sequence[Text], encode: Encode) -> None:
+        """Turn the word list into a table over this tokenizer's pieces, so that scoring needs no strings."""
+        try:
+            from wordfreq import cB_to_freq, freq_to_zipf, get_frequency_list
+        except ImportError as error:
+            raise DualmaskError("the scorer 'general' needs the package wordfreq: pip install 'dualmask[words]'.") from error
+        keys, values = [], []
+        for centibels, bucket in enumerate(get_frequency_list("en", "best")):
+            if bucket:
+                keys.append(keys_of_words(bucket, encode))
+                values.append(torch.full(keys[-1].shape, freq_to_zipf(cB_to_freq(-centibels))))
+        # the list falls in frequency, so the first entry of a key is its highest
+        self.keys, self.values = first_of_each(torch.cat(keys), torch.cat(values))
+
+    def forward(self, batch: Batch) -> Tensor:
+        return self.sign * looked_up(self.keys, self.values, word_keys(batch))
+
+
+class Surprisal(Scorer):
+    """-log p(token | the rest) under a masked language model.
+
+    Every `stride`-th token is masked in one pass, so a text takes `stride` passes; with a stride as long as the text,
+    each token is judged with all others in sight.
+    """
+
+    def __init__(self, *, language_model: str | None, stride: int = 8) -> None:
+        super().__init__()
+        if not language_model:
+            raise OptionError("the scorer 'surprisal' needs language_model=...: a folder or hub id of a masked "
+                              "language model that shares the encoder's tokenizer.")
+        if stride < 1:
+            raise OptionError(f"stride is {stride}; expected 1 or more.")
+        self.language_model, self.stride = language_model, stride
+        self._loaded: tuple[PreTrainedModel, int] | None = None  # in a tuple: no part of this module's weights
+
+    def adapt(self, model: "PreTrainedModel") -> None:
+        from dualmask.models.language_models import load_language_model
+
+        self._loaded = load_language_model(self.language_model, vocabulary=model.config.vocab_size)
+
+    @torch.no_grad()
+    def forward(self, batch: Batch) -> Tensor:
+        if self._loaded is None:
+            raise DualmaskError("the scorer 'surprisal' was not given a model; call adapt() first.")
+        model, mask_id = self._loaded
+        model.to(batch.device)  # type: ignore[arg-type]
+        columns = torch.arange(batch.input_ids.shape[1], device=batch.device)
+        scores = torch.zeros(batch.input_ids.shape, device=batch.device)
+        for turn in range(min(self.stride, len(columns))):
+            hidden = batch.body & (columns % self.stride == turn)
+            answer = model(input_ids=batch.input_ids.masked_fill(hidden, mask_id),
+                           attention_mask=batch.attention_mask).logits
+            true = torch.nn.functional.cross_entropy(answer.transpose(1, 2), batch.input_ids, reduction="none")
+            scores = torch.where(hidden, true, scores)
+        return scores
+
+
+class GradientNorm(Scorer):
+    """|| d loss(predicted label) / d embedding ||: tokens that the prediction hangs on (as in RSMI)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._model: tuple[PreTrainedModel, ...] = ()  # in a tuple: no part of this module's weights
+
+    def adapt(self, model: "PreTrainedModel") -> None:
+        self._model = (model,)
+
+    def forward(self, batch: Batch) -> Tensor:
+        from dualmask.models.encoders import logits
+
+        if not self._model:
+            raise DualmaskError("the scorer 'gradient' was not given a model; call adapt() first.")
+        model, = self._model
+        with torch.enable_grad():
+            embeddings = model.get_input_embeddings()(batch.input_ids).detach().requires_grad_()
+            answer = logits(model, batch, embeddings=embeddings)
+            loss = torch.nn.functional.cross_entropy(answer, answer.argmax(dim=1), reduction="sum")
+            gradient, = torch.autograd.grad(loss, embeddings)
+        return gradient.norm(dim=2)
+
+
+class RandomScore(Scorer):
+    """Noise derived from (seed, text, place): the control for every other scorer, the same in any batch."""
+
+    def __init__(self, *, seed: int = 0) -> None:
+        super().__init__()
+        self.seed = seed
+
+    def forward(self, batch: Batch) -> Tensor:
+        places = scrambled(batch.positions + 1)
+        text = (scrambled(batch.input_ids) * places).masked_fill(~batch.body, 0).sum(dim=1, keepdim=True)
+        return (scrambled(scrambled(text + self.seed) ^ places) >> 11).double() / 2.0**52
+
+
+def phi(counts: Tensor, unseen: Unseen) -> Tensor:
+    return counts.clamp(min=1 if unseen == "once" else 0).float().log1p()
+
+
+def first_pieces(batch: Batch) -> Tensor:
+    """Bool, (rows, length): tokens that open a word."""
+    before = torch.nn.functional.pad(batch.words, (1, 0), value=-1)[:, :-1]
+    return batch.body & (batch.words != before)
+
+
+def word_keys(batch: Batch) -> Tensor:
+    """A 64-bit fingerprint of each token's whole word, (rows, length), from its pieces and their order."""
+    opens = first_pieces(batch)
+    columns = torch.arange(batch.input_ids.shape[1], device=batch.device).expand_as(batch.words)
+    start = torch.where(opens, columns, 0).cummax(dim=1).values
+    piece = scrambled(batch.input_ids + (columns - start) * (1 << 32)).masked_fill(~batch.body, 0)
+    word = batch.words.clamp(min=0)
+    return torch.zeros_like(piece).scatter_add(1, word, piece).gather(1, word)
+
+
+def looked_up(keys: Tensor, values: Tensor, wanted: Tensor) -> Tensor:
+    """The value of each wanted key in a sorted table, 0 where it has none."""
+    if not len(keys):
+        return torch.zeros_like(wanted, dtype=values.dtype)
+    place = torch.searchsorted(keys, wanted).clamp(max=len(keys) - 1)
+    return torch.where(keys[place] == wanted, values[place], torch.zeros_like(values[place]))
+
+
+def first_of_each(keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """Sorted unique keys, each with the value that came first."""
+    ordered, order = keys.sort(stable=True)
+    first = torch.ones_like(ordered, dtype=torch.bool)
+    first[1:] = ordered[1:] != ordered[:-1]
+    return ordered[first], values[order][first]
+
+
+def keys_of_words(words: Sequence[str], encode: Encode) -> Tensor:
+    """The fingerprints of words in the ways a tokenizer may write them.
+
+    Byte-level tokenizers write a word differently inside a text, and cased ones at its start. A word that the
+    tokenizer cuts in two ("don't") is known by its last part alone, so such words are left out.
+    """
+    keys = []
+    for form in ("{}", "a {}"):
+        whole = 1 if form == "{}" else 2
+        for batch in encode.corpus(sorted({form.format(case) for word in words for case in (word, word.capitalize())}),
+                                   words=True):
+            fits = batch.words.max(dim=1, keepdim=True).values == whole - 1
+            keys.append(word_keys(batch)[first_pieces(batch) & fits & (batch.words == whole - 1)])
+    return torch.cat(keys)
+
+
+def contains(keys: Tensor, wanted: Tensor) -> Tensor:
+    return looked_up(keys, torch.ones_like(keys), wanted) == 1
+
+
+def build_scorer(
+    name: ScorerName, *, unseen: Unseen = "first", truncated: bool = False, reverse: bool = False,
+    language_model: str | None = None, stride: int = 8, seed: int = 0,
+) -> Scorer:
+    """A scorer by name; each takes of the settings what concerns it."""
+    match name:
+        case "frequency":
+            return TokenFrequency(unseen=unseen, truncated=truncated, reverse=reverse)
+        case "word-frequency":
+            return WordFrequency(unseen=unseen, truncated=truncated, reverse=reverse)
+        case "general":
+            return GeneralFrequency(reverse=reverse)
+        case "surprisal":
+            return Surprisal(language_model=language_model, stride=stride)
+        case "gradient":
+            return GradientNorm()
+        case "random":
+            return RandomScore(seed=seed)

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Encoders with a classification head, and how each family is told where a token stands."""
+
+import inspect
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import torch
+from torch import Tensor, nn
+
+from dualmask.errors import EncoderError, OptionError
+from dualmask.seeds import seed_layers
+from dualmask.text.encoding import Batch
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+ZERO = -1  # the position id of a token whose position embedding is the zero vector
+ABSOLUTE = ("bert", "camembert", "distilbert", "electra", "mpnet", "roberta", "xlm-roberta")
+RELATIVE = ("deberta", "deberta-v2", "modernbert")  # no absolute embedding to zero; see docs/ddm.md
+OFFSET_BY_PADDING = ("camembert", "mpnet", "roberta", "xlm-roberta")  # their first position is padding_idx + 1
+
+
+class ZeroablePositions(nn.Embedding):
+    """A position table in which the id `ZERO` gives the zero vector, with no gradient; weights and keys are unchanged."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return super().forward(input.clamp(min=0)).masked_fill((input == ZERO)[..., None], 0.0)
+
+
+@lru_cache(maxsize=1)
+def _mask_blind_mpnet() -> type[nn.Module]:
+    from transformers.models.mpnet.modeling_mpnet import MPNetEncoder
+
+    class MaskBlindMPNetEncoder(MPNetEncoder):
+        """MPNet's relative bias read off the given positions, and none to or from a token at position `ZERO`."""
+
+        positions: Tensor | None = None
+
+        def compute_position_bias(self, x, position_ids=None, num_buckets=32):  # type: ignore[no-untyped-def]
+            places = self.positions
+            if places is None:
+                return super().compute_position_bias(x, position_ids, num_buckets)
+            relative = places[:, None, :] - places[:, :, None]  # (rows, queries, keys)
+            bias = self.relative_attention_bias(self.relative_position_bucket(relative, num_buckets=num_buckets))
+            nowhere = places == ZERO
+            blind = nowhere[:, None, :] | nowhere[:, :, None]
+            return bias.masked_fill(blind[..., None], 0.0).permute(0, 3, 1, 2)  # (rows, heads, queries, keys)
+
+    return MaskBlindMPNetEncoder
+
+
+def load_encoder(
+    name: str | Path, labels: Sequence[str], *, seed: int = 0,
+) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
+    """An encoder by resource name, path or hub id, with a new classification head for these labels."""
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+    from transformers.utils import logging
+
+    from dualmask.resources import resolve
+
+    folder = resolve(str(name), kind="encoder")
+    logging.disable_progress_bar()
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()  # a new head is what we ask for; the loader would warn about it
+    seed_layers(seed, "head")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        model = AutoModelForSequenceClassification.from_pretrained(
+            folder, id2label=dict(enumerate(labels)), label2id={label: i for i, label in enumerate(labels)},
+            num_labels=len(labels), dtype=torch.float32)
+    except (OSError, ValueError, KeyError) as error:
+        raise EncoderError(f"'{name}' can't be loaded as an encoder: {error}") from error
+    finally:
+        logging.set_verbosity(verbosity)
+    return model, tokenizer
+
+
+def prepare(model: "PreTrainedModel") -> None:
+    """Teach the model the position `ZERO`, in place; its weights, keys and answers to ordinary input stay the same."""
+    family = model.config.model_type
+    if family not in ABSOLUTE + RELATIVE:
+        raise EncoderError(f"encoders of the family '{family}' are not supported: their positions are unknown here; "
+                           f"take one of {', '.join(ABSOLUTE + RELATIVE)}.")
+    table = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
+    if isinstance(table, nn.Embedding):
+        table.__class__ = ZeroablePositions
+    if family == "mpnet":
+        model.base_model.encoder.__class__ = _mask_blind_mpnet()
+
+
+def has_absolute_positions(model: "PreTrainedModel") -> bool:
+    return model.config.model_type in ABSOLUTE
+
+
+def longest_input(model: "PreTrainedModel") -> int:
+    """Tokens that the model has positions for."""
+    return int(model.config.max_position_embeddings) - _first_position(model)
+
+
+def check_length(model: "PreTrainedModel", length: int) -> None:
+    if length > (longest := longest_input(model)):
+        raise OptionError(f"inputs of up to {length} tokens were asked for, but this encoder has positions for {longest}; "
+                          "lower max_length.")
+
+
+def logits(model: "PreTrainedModel", batch: Batch, *, embeddings: Tensor | None = None) -> Tensor:
+    """The model's answer to a batch, (rows, classes); `embeddings` stand in for the word embeddings."""
+    places = batch.positions + _first_position(model)
+    zeroed = places.masked_fill(batch.masks, ZERO)
+    arguments: dict[str, Tensor] = {"attention_mask": batch.attention_mask}
+    if batch.mask_position == "release":
+        embeddings = release_embeddings(model, batch, zeroed)
+    arguments |= {"input_ids": batch.input_ids} if embeddings is None else {"inputs_embeds": embeddings}
+    accepted = _accepted(type(model))
+    if "position_ids" in accepted:
+        arguments["position_ids"] = zeroed if batch.mask_position == "zero" else places
+    if "token_type_ids" in accepted and model.config.type_vocab_size > 0:
+        arguments["token_type_ids"] = batch.token_type_ids.clamp(max=model.config.type_vocab_size - 1)
+    if model.config.model_type == "mpnet":
+        model.base_model.encoder.positions = arguments["position_ids"]
+    return cast(Tensor, model(**arguments).logits)
+
+
+def release_embeddings(model: "PreTrainedModel", batch: Batch, zeroed: Tensor) -> Tensor:
+    """The released DDM code's input: positions and types added by hand, which the model then adds a second time."""
+    parts = model.base_model.embeddings
+    if model.config.model_type not in ("bert", "electra", "roberta"):
+        raise OptionError("mask_position='release' reproduces a fault of BERT-like inputs; "
+                          f"the family '{model.config.model_type}' has no such input. Choose 'zero' or 'normal'.")
+    words = parts.word_embeddings(batch.input_ids)
+    return cast(Tensor, words + parts.position_embeddings(zeroed) + parts.token_type_embeddings(batch.token_type_ids))
+
+
+def _first_position(model: "PreTrainedModel") -> int:
+    offset = model.config.model_type in OFFSET_BY_PADDING
+    return int(model.config.pad_token_id) + 1 if offset else 0
+
+
+@lru_cache(maxsize=32)
+def _accepted(kind: type[nn.Module]) -> frozenset[str]:
+    return frozenset(inspect.signature(kind.forward).parameters)

