@@ -5,6 +5,8 @@ import fnmatch
 import os
 import re
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,8 +14,9 @@ from dualmask.errors import ResourceError
 
 # Weights only as safetensors: pickle files can run code when they are opened.
 _WANTED = [
-    *("config.json", "model*.safetensors", "model.safetensors.index.json", "dualmask.json", "defence.safetensors"),
-    *("tokenizer*.json", "vocab.*", "merges.txt", "special_tokens_map.json", "added_tokens.json", "*.model", "bpe.codes"),
+    *("config.json", "model*.safetensors", "model.safetensors.index.json"),
+    *("tokenizer*.json", "vocab.*", "merges.txt", "bpe.codes", "*.model", "*_tokens_map.json", "added_tokens.json"),
+    *("dualmask.json", "defence.safetensors"),  # a classifier that we saved
 ]
 _IDENTIFIER = re.compile(r"(\w[\w.-]*(?:/\w[\w.-]*)?)(?:@([\w./-]+))?", re.ASCII)
 
@@ -50,11 +53,11 @@ def obtain(repository: HubRepository, *, timeout: float, progress: bool) -> Path
     """The local copy, fetched first when there is none."""
     if folder := local_snapshot(repository):
         return folder
-    if os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}:
-        raise ResourceError(f"{repository} is not at hand, and HF_HUB_OFFLINE forbids to fetch it: unset it and try again.")
+    if _offline():
+        raise ResourceError(f"{repository} is not at hand and HF_HUB_OFFLINE forbids fetching it: unset that first.")
     _check_files(repository, _listing(repository, timeout))
     try:
-        with _HubProgress(progress):
+        with _progress_bars(progress):
             folder = _snapshot(repository, local=False, timeout=timeout)
     except Exception as error:
         raise ResourceError(_explanation(repository, error)) from None
@@ -63,8 +66,14 @@ def obtain(repository: HubRepository, *, timeout: float, progress: bool) -> Path
     return folder
 
 
+def _offline() -> bool:
+    from huggingface_hub import constants
+
+    return constants.HF_HUB_OFFLINE or os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
+
+
 def _endpoint() -> str:
-    # Read when needed: the hub client itself reads it only once, when it is imported.
+    # Read when needed: the hub client itself reads its settings only once, when it is imported.
     return os.environ.get("HF_ENDPOINT", "").rstrip("/") or "https://huggingface.co"
 
 
@@ -84,25 +93,19 @@ def _snapshot(repository: HubRepository, *, local: bool, timeout: float) -> Path
     return Path(folder)
 
 
-class _HubProgress:
-    """Silences the hub client's progress bars when none are wanted; without a terminal they are silent anyway."""
+@contextmanager
+def _progress_bars(shown: bool) -> Iterator[None]:
+    """Silences the hub client's bars when none are wanted; without a terminal they are silent anyway."""
+    from huggingface_hub import utils
 
-    def __init__(self, shown: bool) -> None:
-        from huggingface_hub.utils import are_progress_bars_disabled
-
-        self.silence = not shown and not are_progress_bars_disabled()
-
-    def __enter__(self) -> None:
-        from huggingface_hub.utils import disable_progress_bars
-
-        if self.silence:
-            disable_progress_bars()
-
-    def __exit__(self, *_: object) -> None:
-        from huggingface_hub.utils import enable_progress_bars
-
-        if self.silence:
-            enable_progress_bars()
+    silence = not shown and not utils.are_progress_bars_disabled()  # type: ignore[attr-defined]
+    if silence:
+        utils.disable_progress_bars()  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        if silence:
+            utils.enable_progress_bars()  # type: ignore[attr-defined]
 
 
 def _listing(repository: HubRepository, timeout: float) -> list[str]:
@@ -116,7 +119,7 @@ def _listing(repository: HubRepository, timeout: float) -> list[str]:
         try:
             info = HfApi(endpoint=_endpoint()).model_info(repository.id, revision=repository.revision, timeout=timeout)
             names.extend(file.rfilename for file in info.siblings or [])
-        except Exception as error:  # transport errors have no common base: the HTTP library differs between hub versions
+        except Exception as error:  # transport errors have no common base: hub versions differ in their HTTP library
             problems.append(error)
 
     # A thread, because looking up a host name has no time limit of its own.
@@ -175,6 +178,7 @@ def _check_files(repository: HubRepository, names: list[str]) -> None:
 def _is_whole(folder: Path) -> bool:
     """Everything that a load needs is there; a download that was cut short leaves a folder with some of it."""
     index = folder / "model.safetensors.index.json"
-    weights = set(re.findall(r'"([\w.-]+\.safetensors)"', index.read_text())) if index.is_file() else {"model.safetensors"}
-    tokenizer = any(path.is_file() for pattern in ("tokenizer.json", "vocab.*", "*.model") for path in folder.glob(pattern))
-    return tokenizer and (folder / "config.json").is_file() and all((folder / name).is_file() for name in weights)
+    shards = set(re.findall(r'"([\w.-]+\.safetensors)"', index.read_text())) if index.is_file() else set()
+    needed = {"config.json", *(shards or {"model.safetensors"})}
+    tokenizer = [path for pattern in ("tokenizer.json", "vocab.*", "*.model") for path in folder.glob(pattern)]
+    return any(path.is_file() for path in tokenizer) and all((folder / name).is_file() for name in needed)

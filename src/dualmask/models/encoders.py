@@ -26,7 +26,10 @@ OFFSET_BY_PADDING = ("camembert", "mpnet", "roberta", "xlm-roberta")  # their fi
 class ZeroablePositions(nn.Embedding):
     """A position table in which the id `ZERO` gives the zero vector, with no gradient; weights and keys are unchanged."""
 
+    latest: Tensor  # the ids asked for last, for layers further up that need them too
+
     def forward(self, input: Tensor) -> Tensor:
+        self.latest = input
         return super().forward(input.clamp(min=0)).masked_fill((input == ZERO)[..., None], 0.0)
 
 
@@ -37,12 +40,8 @@ def _mask_blind_mpnet() -> type[nn.Module]:
     class MaskBlindMPNetEncoder(MPNetEncoder):
         """MPNet's relative bias read off the given positions, and none to or from a token at position `ZERO`."""
 
-        positions: Tensor | None = None
-
         def compute_position_bias(self, x, position_ids=None, num_buckets=32):  # type: ignore[no-untyped-def]
-            places = self.positions
-            if places is None:
-                return super().compute_position_bias(x, position_ids, num_buckets)
+            places = self.table[0].latest
             relative = places[:, None, :] - places[:, :, None]  # (rows, queries, keys)
             bias = self.relative_attention_bias(self.relative_position_bucket(relative, num_buckets=num_buckets))
             nowhere = places == ZERO
@@ -84,11 +83,18 @@ def prepare(model: "PreTrainedModel") -> None:
     if family not in ABSOLUTE + RELATIVE:
         raise EncoderError(f"encoders of the family '{family}' are not supported: their positions are unknown here; "
                            f"take one of {', '.join(ABSOLUTE + RELATIVE)}.")
-    table = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
-    if isinstance(table, nn.Embedding):
+    table = position_table(model)
+    if table is not None:
         table.__class__ = ZeroablePositions
-    if family == "mpnet":
+    if family == "mpnet" and table is not None:
         model.base_model.encoder.__class__ = _mask_blind_mpnet()
+        model.base_model.encoder.table = (table,)  # in a tuple: no second copy of its weights
+
+
+def position_table(model: "PreTrainedModel") -> nn.Embedding | None:
+    """The absolute position embeddings, if the model has any."""
+    table = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
+    return table if isinstance(table, nn.Embedding) else None
 
 
 def has_absolute_positions(model: "PreTrainedModel") -> bool:
@@ -100,6 +106,12 @@ def longest_input(model: "PreTrainedModel") -> int:
     return int(model.config.max_position_embeddings) - _first_position(model)
 
 
+def check_release(model: "PreTrainedModel") -> None:
+    if model.config.model_type not in ("bert", "electra", "roberta"):
+        raise OptionError("mask_position='release' reproduces a fault of BERT-like inputs, which the family "
+                          f"'{model.config.model_type}' doesn't have. Choose 'zero' or 'normal'.")
+
+
 def check_length(model: "PreTrainedModel", length: int) -> None:
     if length > (longest := longest_input(model)):
         raise OptionError(f"inputs of up to {length} tokens were asked for, but this encoder has positions for {longest}; "
@@ -108,28 +120,32 @@ def check_length(model: "PreTrainedModel", length: int) -> None:
 
 def logits(model: "PreTrainedModel", batch: Batch, *, embeddings: Tensor | None = None) -> Tensor:
     """The model's answer to a batch, (rows, classes); `embeddings` stand in for the word embeddings."""
-    places = batch.positions + _first_position(model)
-    zeroed = places.masked_fill(batch.masks, ZERO)
-    arguments: dict[str, Tensor] = {"attention_mask": batch.attention_mask}
+    arguments = model_inputs(model, batch)
     if batch.mask_position == "release":
-        embeddings = release_embeddings(model, batch, zeroed)
-    arguments |= {"input_ids": batch.input_ids} if embeddings is None else {"inputs_embeds": embeddings}
-    accepted = _accepted(type(model))
-    if "position_ids" in accepted:
-        arguments["position_ids"] = zeroed if batch.mask_position == "zero" else places
-    if "token_type_ids" in accepted and model.config.type_vocab_size > 0:
-        arguments["token_type_ids"] = batch.token_type_ids.clamp(max=model.config.type_vocab_size - 1)
-    if model.config.model_type == "mpnet":
-        model.base_model.encoder.positions = arguments["position_ids"]
+        embeddings = release_embeddings(model, batch)
+    if embeddings is not None:
+        arguments["inputs_embeds"] = embeddings
+        del arguments["input_ids"]
     return cast(Tensor, model(**arguments).logits)
 
 
-def release_embeddings(model: "PreTrainedModel", batch: Batch, zeroed: Tensor) -> Tensor:
+def model_inputs(model: "PreTrainedModel", batch: Batch) -> dict[str, Tensor]:
+    """A batch as the arguments that this model's forward takes, positions in its own numbering."""
+    arguments = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
+    accepted = _accepted(type(model))
+    if "position_ids" in accepted:
+        places = batch.positions + _first_position(model)
+        zero = batch.mask_position == "zero" and position_table(model) is not None
+        arguments["position_ids"] = places.masked_fill(batch.masks, ZERO) if zero else places
+    if "token_type_ids" in accepted and model.config.type_vocab_size > 0:
+        arguments["token_type_ids"] = batch.token_type_ids.clamp(max=model.config.type_vocab_size - 1)
+    return arguments
+
+
+def release_embeddings(model: "PreTrainedModel", batch: Batch) -> Tensor:
     """The released DDM code's input: positions and types added by hand, which the model then adds a second time."""
     parts = model.base_model.embeddings
-    if model.config.model_type not in ("bert", "electra", "roberta"):
-        raise OptionError("mask_position='release' reproduces a fault of BERT-like inputs; "
-                          f"the family '{model.config.model_type}' has no such input. Choose 'zero' or 'normal'.")
+    zeroed = (batch.positions + _first_position(model)).masked_fill(batch.masks, ZERO)
     words = parts.word_embeddings(batch.input_ids)
     return cast(Tensor, words + parts.position_embeddings(zeroed) + parts.token_type_embeddings(batch.token_type_ids))
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Texts to tensors: one batch type that every defence, encoder and attack speaks."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -118,6 +118,20 @@ class Encode:
 
     def special_tokens(self, *, pair: bool) -> int:
         return self.tokenizer.num_special_tokens_to_add(pair)
+
+
+def batch_of_ids(tokenizer: "PreTrainedTokenizerBase", features: Sequence[Mapping[str, object]]) -> Batch:
+    """Rows that were tokenised elsewhere, padded; special tokens are told by their ids."""
+    names = [name for name in ("input_ids", "attention_mask", "token_type_ids") if name in features[0]]
+    padded = tokenizer.pad([{name: row[name] for name in names} for row in features], return_tensors="pt")
+    ids = padded["input_ids"]
+    special = [token for name in ("cls", "sep", "pad", "bos", "eos")
+               if (token := getattr(tokenizer, f"{name}_token_id")) is not None]
+    attended = padded["attention_mask"]
+    return Batch(
+        input_ids=ids, attention_mask=attended, token_type_ids=padded.get("token_type_ids", torch.zeros_like(ids)),
+        positions=torch.arange(ids.shape[1]).expand_as(ids), words=torch.full_like(ids, -1),
+        body=attended.bool() & ~torch.isin(ids, torch.tensor(special)), masks=torch.zeros_like(ids, dtype=torch.bool))
 
 
 def characters(text: Text) -> int:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from dualmask.errors import DataError, OptionError
 from dualmask.text.columns import FIND, Columns, Text, closest, find_columns, text_of
-from dualmask.text.hub import hub_tables, is_saved, may_be_on_hub, saved_tables
+from dualmask.text.splits import hub_tables, is_saved, may_be_on_hub, saved_tables
 from dualmask.text.tables import PARTS, TABLE_ENDINGS, Row, Table, iter_rows, listing, open_table, table_ending
 
 __all__ = ["FIND", "Columns", "Dataset", "Example", "Row", "Text", "iter_rows", "load_dataset", "load_examples",

@@ -16,12 +16,12 @@ PACKED_ENDINGS = (".gz", ".bz2", ".xz")
 
 def read_lines(path: Path) -> Iterator[str]:
     """Lines ended by a line feed and by nothing else: texts may hold U+0085, which ``str.splitlines`` would cut at."""
-    number, offset = 0, 0
+    name, number, offset = str(path), 0, 0
     try:
         with _open(path) as stream:
             while line := stream.readline(MAX_TEXT + 1):
                 number += 1
-                yield _decoded(line, f"{path}, line {number}", offset)
+                yield _decoded(line, f"{name}, line {number}", offset)
                 offset += len(line)
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise DataError(f"{path}: unreadable after line {number} ({error}). Copy or pack the file again.") from error

@@ -10,7 +10,6 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from os.path import exists, isdir
@@ -133,13 +132,12 @@ def _neighbours(path: Path) -> str:
 _FIELD_LIMIT = threading.Lock()
 
 
-@contextmanager
-def _wide_fields() -> Iterator[None]:
-    """The csv module's limit of 128 KiB a field holds for the whole process: raised for one row, then put back."""
+def _next_fields(reader: Iterator[list[str]]) -> list[str] | None:
+    """One row; the csv module's limit of 128 KiB a field holds for the whole process: raised here, then put back."""
     with _FIELD_LIMIT:
         before = csv.field_size_limit(MAX_TEXT)
         try:
-            yield
+            return next(reader, None)
         finally:
             csv.field_size_limit(before)
 
@@ -153,12 +151,11 @@ def _csv_rows(path: Path, ending: str) -> Iterator[tuple[int, list[str]]]:
     while True:
         number = reader.line_num + 1  # where the row begins: a quoted text may run over several lines
         try:
-            with _wide_fields():
-                fields = next(reader)
-        except StopIteration:
-            return
+            fields = _next_fields(reader)
         except csv.Error as error:
             raise DataError(f"{path}, line {number}: {_csv_remedy(str(error))}") from error
+        if fields is None:
+            return
         if fields:
             yield number, fields
 

@@ -49,7 +49,7 @@ def hub_tables(source: str, *, at_hand: Sequence[str]) -> dict[str, Table]:
     """The parts of a data set on the hub; where none answers, an error within seconds that names what is at hand."""
     near = closest(source, [*at_hand, *(entry.name for entry in Path().iterdir())])
     remedy = f"{near} Give a file or a folder, or take a data set at hand: {', '.join(at_hand)}."
-    if not (_offline() or _hub_answers()):
+    if not (_offline() or hub_answers()):
         raise ResourceError(
             f"'{source}': no such file or folder here, and {_endpoint()} can't be reached to look for a data set of "
             f"that name.{remedy} If it was loaded on this machine before, HF_HUB_OFFLINE=1 takes the stored copy."
@@ -60,7 +60,10 @@ def hub_tables(source: str, *, at_hand: Sequence[str]) -> dict[str, Table]:
     try:
         loaded = datasets.load_dataset(name, configuration or None)
     except (OSError, ValueError, RuntimeError) as error:
-        raise ResourceError(f"'{source}': no such file here, no such data set on the hub ({error}).{remedy}") from error
+        reason = str(error).strip().partition("\n")[0]
+        raise ResourceError(
+            f"'{source}': no such file or folder here, and the hub gave no data set of that name ({reason}).{remedy}"
+        ) from error
     return _split_tables(source, loaded)
 
 
@@ -72,16 +75,16 @@ def _offline() -> bool:
     return os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "TRUE", "YES", "ON")
 
 
-def _hub_answers(seconds: float = 5.0) -> bool:
-    """Whether anything answers there, be it an error page. A thread asks: looking up a name has no time limit."""
+def hub_answers(seconds: float = 5.0) -> bool:
+    """Whether the hub is up, be its answer a refusal. A thread asks: looking up a name has no time limit."""
     answers: list[bool] = []
 
     def ask() -> None:
         try:
             urlopen(Request(_endpoint(), method="HEAD"), timeout=seconds).close()
             answers.append(True)
-        except HTTPError:
-            answers.append(True)
+        except HTTPError as error:
+            answers.append(error.code < 500)  # beyond, the hub's client would try again for half a minute
         except (OSError, ValueError):
             answers.append(False)
 

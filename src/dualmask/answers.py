@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answers as rows of CSV, TSV or JSON Lines: the input's own columns, then ours."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast, get_args
+
+from dualmask.errors import OptionError
+from dualmask.text.columns import Text
+
+if TYPE_CHECKING:
+    from dualmask.classifier import Masked, Predictions
+
+Format = Literal["csv", "tsv", "jsonl"]
+ENDINGS: Mapping[str, Format] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+DIGITS = 6  # of probabilities; what lies beyond differs between machines
+
+
+class Item(NamedTuple):
+    """One text to answer, with the columns it came in."""
+
+    values: Mapping[str, object]
+    text: Text
+
+
+def output_format(out: Path, given: str | None) -> Format:
+    """The format asked for, else that of the file's ending."""
+    if given in get_args(Format):
+        return cast(Format, given)
+    if given is not None:
+        raise OptionError(f"format '{given}' can't be written to a file; choose one of {', '.join(get_args(Format))}.")
+    if (ending := out.suffix.lower()) in ENDINGS:
+        return ENDINGS[ending]
+    raise OptionError(f"{out}: the ending '{ending}' tells no output format; use one of {' '.join(ENDINGS)}, or say "
+                      f"which format to write ({', '.join(get_args(Format))}).")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Rows of output in one format, as bytes."""
+
+    format: Format
+    names: Sequence[str]  # the input's columns
+    ours: Sequence[str]  # the columns that are added
+
+    @classmethod
+    def of(cls, format: Format, names: Sequence[str], labels: Sequence[str], *, explain: bool) -> "Layout":
+        added = ["predicted", "confidence", *(f"p_{label}" for label in labels), *(["masked"] if explain else [])]
+        ours: list[str] = []
+        for name in added:
+            while name in names or name in ours:  # a file may be predicted twice
+                name = f"dualmask_{name}"
+            ours.append(name)
+        return cls(format, names, ours)
+
+    def header(self) -> bytes:
+        return b"" if self.format == "jsonl" else self.joined([*self.names, *self.ours])
+
+    def lines(self, items: Sequence[Item], answers: "Predictions") -> bytes:
+        masked = answers.masked or [[] for _ in items]
+        return b"".join(
+            self.line(item, [label, max(row), *row, *([spans_of(spans)] if answers.masked is not None else [])])
+            for item, label, row, spans in zip(items, answers.labels, rounded(answers), masked, strict=True))
+
+    def line(self, item: Item, answer: Sequence[object]) -> bytes:
+        if self.format == "jsonl":
+            return as_json({**item.values, **dict(zip(self.ours, answer, strict=True))}) + b"\n"
+        return self.joined([*(item.values.get(name) for name in self.names), *answer])
+
+    def joined(self, values: Sequence[object]) -> bytes:
+        delimiter = "\t" if self.format == "tsv" else ","
+        return (delimiter.join(cell(value, delimiter) for value in values) + "\n").encode(errors="replace")
+
+
+def rounded(answers: "Predictions") -> list[list[float]]:
+    return [[round(value, DIGITS) for value in row] for row in answers.probabilities.tolist()]
+
+
+def spans_of(spans: Sequence["Masked"]) -> list[dict[str, object]]:
+    """What was masked, for a file; `part` says that a span is of the second text of a pair."""
+    return [{"text": span.text, "start": span.start, "end": span.end, "score": round(span.score, 4) + 0.0,
+             **({"part": span.part} if span.part else {})} for span in spans]
+
+
+def as_json(value: object) -> bytes:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    try:
+        return text.encode()
+    except UnicodeEncodeError:  # half a surrogate pair, which JSON can only spell out
+        return json.dumps(value, default=str).encode()
+
+
+def cell(value: object, delimiter: str) -> str:
+    """A value in CSV. The csv module leaves a lone carriage return unquoted, and then can't read it back."""
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    if any(mark in text for mark in (delimiter, '"', "\n", "\r")):
+        doubled = text.replace('"', '""')
+        return f'"{doubled}"'
+    return text

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line. Each command calls one library function; heavy imports wait until a command runs."""
+
+import shlex
+import sys
+from enum import StrEnum
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dualmask import __version__
+from dualmask.cli_resources import app as resources_app
+from dualmask.errors import DualmaskError
+
+app = typer.Typer(
+    help="Text classifiers that survive adversarial text.", no_args_is_help=True, rich_markup_mode="rich",
+    pretty_exceptions_show_locals=False, pretty_exceptions_enable=False, add_completion=False)
+app.add_typer(resources_app, name="resources")
+
+
+class Format(StrEnum):
+    table, csv, tsv, jsonl = "table", "csv", "tsv", "jsonl"
+
+
+COLUMNS, TRAINING, RUNS = "Columns (found by name unless given)", "Training options", "Runs"
+TextColumn = Annotated[str | None, typer.Option(help="Column of the text.", rich_help_panel=COLUMNS)]
+LabelColumn = Annotated[str | None, typer.Option(help="Column of the label.", rich_help_panel=COLUMNS)]
+PairColumn = Annotated[str | None, typer.Option(help="Column of a second text.", rich_help_panel=COLUMNS)]
+Epochs = Annotated[int | None, typer.Option(min=1, help="At most so many.", rich_help_panel=TRAINING)]
+LearningRate = Annotated[float | None, typer.Option(help="Highest rate.", rich_help_panel=TRAINING)]
+BatchSize = Annotated[int | None, typer.Option(min=1, help="Texts in a step.", rich_help_panel=TRAINING)]
+MaxLength = Annotated[int | None, typer.Option(min=4, help="Tokens; longer texts are cut.", rich_help_panel=TRAINING)]
+Seed = Annotated[int | None, typer.Option(help="Of all random draws.", rich_help_panel=TRAINING)]
+Settings = Annotated[list[str] | None, typer.Option(
+    "--set", metavar="NAME=VALUE", help="Any other, e.g. patience=2; repeatable.", rich_help_panel=TRAINING)]
+Options = Annotated[list[str] | None, typer.Option(
+    metavar="NAME=VALUE", help="An option of the defence, as 'dualmask card' lists them; repeatable.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on where a stopped run was.", rich_help_panel=RUNS)]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.", rich_help_panel=RUNS)]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bars.", rich_help_panel=RUNS)]
+
+
+def show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"dualmask {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def dualmask(
+    version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """Text classifiers that survive adversarial text."""
+
+
+@app.command()
+def train(
+    data: Annotated[str, typer.Argument(
+        metavar="DATA", help="A file (CSV, TSV, JSON Lines, Parquet), a folder of them, a hub data set, or a "
+        "resource such as rotten-tomatoes.")],
+    *,
+    out: Annotated[Path, typer.Option(help="Folder to save the model in.")],
+    defence: Annotated[str, typer.Option(help="See 'dualmask list'.")] = "ddm",
+    preset: Annotated[str, typer.Option(help="See 'dualmask card DEFENCE'.")] = "recommended",
+    encoder: Annotated[str, typer.Option(help="A resource's name, a folder or a hub id.")] = "minilm",
+    option: Options = None,
+    test: Annotated[str | None, typer.Option(help="Labelled file to measure accuracy on.")] = None,
+    validation: Annotated[str | None, typer.Option(help="Labelled file to choose the best epoch by.")] = None,
+    epochs: Epochs = None, learning_rate: LearningRate = None, batch_size: BatchSize = None,
+    max_length: MaxLength = None, seed: Seed = None, settings: Settings = None,
+    text_column: TextColumn = None, label_column: LabelColumn = None, pair_column: PairColumn = None,
+    resume: Resume = False, overwrite: Overwrite = False, quiet: Quiet = False,
+) -> None:
+    """Train a classifier with a defence and save it."""
+    from rich.console import Console
+
+    from dualmask.defences import build_defence, preset_training
+    from dualmask.defences.options import parse_assignments
+    from dualmask.display import show_training
+    from dualmask.text.examples import Columns, load_dataset
+    from dualmask.training import train as train_classifier
+
+    flags = {"epochs": epochs, "learning_rate": learning_rate, "batch_size": batch_size, "max_length": max_length,
+             "seed": seed}
+    training = {**parse_assignments(settings or []), **{name: v for name, v in flags.items() if v is not None}}
+    options, columns = parse_assignments(option or []), Columns(text_column, label_column, pair_column)
+    build_defence(defence, preset=preset, options=options)  # a wrong option is told before the data are read
+    preset_training(defence, preset, training)
+    classifier = train_classifier(
+        load_dataset(data, columns=columns, test=test, validation=validation), encoder=encoder, defence=defence,
+        preset=preset, options=options, training=training, out=out, resume=resume, overwrite=overwrite,
+        progress=not quiet)
+    show_training(Console(), classifier, out)
+
+
+@app.command()
+def predict(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Folder of a saved model, or a hub id.")],
+    texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT...", help="Texts, each in quotes.")] = None,
+    *,
+    file: Annotated[Path | None, typer.Option(help="Answer the rows of a file instead, of any size.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write to; its ending tells the format.")] = None,
+    format: Annotated[Format | None, typer.Option(help="Of the answers; on the screen a table unless given.")] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Mark the words that the defence distrusted.")] = False,
+    undefended: Annotated[bool, typer.Option("--undefended", help="Ask the network without its defence.")] = False,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Texts in a forward pass.")] = None,
+    text_column: TextColumn = None, pair_column: PairColumn = None,
+    resume: Resume = False, overwrite: Overwrite = False, quiet: Quiet = False,
+) -> None:
+    """Label texts, or a whole file, with a saved model."""
+    from dualmask.cli_predict import Request, answer
+    from dualmask.text.columns import Columns
+
+    answer(Request(
+        model=model, texts=texts or [], file=file, out=out, format=format.value if format else None, explain=explain,
+        defended=not undefended, batch_size=batch_size, columns=Columns(text=text_column, pair=pair_column),
+        resume=resume, overwrite=overwrite, progress=not quiet))
+
+
+@app.command("list")
+def list_defences() -> None:
+    """Show every defence: family, passes a text takes, presets, paper."""
+    from rich.console import Console
+
+    from dualmask.defences import DEFENCES
+    from dualmask.display import defence_table
+
+    Console().print(defence_table(DEFENCES.values()))
+
+
+@app.command()
+def card(defence: Annotated[str, typer.Argument(metavar="DEFENCE", help="A name of 'dualmask list'.")]) -> None:
+    """Show what a defence does, every option, its default and the presets."""
+    from rich.console import Console
+
+    from dualmask.defences import find_defence
+    from dualmask.display import defence_card
+
+    Console().print(defence_card(find_defence(defence)))
+
+
+@app.command()
+def demo(
+    *,
+    out: Annotated[Path, typer.Option(help="Folder for the model and the report.")] = Path("demo"),
+    quick: Annotated[bool, typer.Option("--quick", help="Far fewer texts: seconds, but a poor classifier.")] = False,
+) -> None:
+    """Train on film reviews and see what the defence does, in minutes and without a GPU."""
+    from dualmask.demo import run_demo
+
+    run_demo(out, quick=quick)
+
+
+def main() -> None:
+    """The entry point: what went wrong is said in one line, without a stack trace."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a character must not stop a run
+    try:
+        app()
+    except (DualmaskError, OSError) as error:
+        from dualmask.display import show_error
+
+        show_error(str(error))
+        sys.exit(2)
+    except SystemExit as stop:
+        if stop.code == 130:  # interrupted from the keyboard
+            typer.echo(f"stopped{resume_hint(sys.argv[1:])}", err=True)
+        raise
+
+
+def resume_hint(arguments: list[str]) -> str:
+    """How to go on with the command that was stopped, if it can."""
+    given = {argument.partition("=")[0] for argument in arguments}
+    if not (arguments[:1] == ["train"] or (arguments[:1] == ["predict"] and {"--file", "--out"} <= given)):
+        return "."
+    flag = [] if "--resume" in arguments else ["--resume"]
+    return f"; to go on: {shlex.join(['dualmask', *arguments, *flag])}"

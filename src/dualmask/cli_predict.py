@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`dualmask predict`: texts or a file in, a table, CSV or JSON Lines out, on the screen or in a file."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from rich.console import Console
+
+from dualmask.answers import Item, Layout, output_format
+from dualmask.errors import OptionError
+from dualmask.prediction import predict_file, predict_items, read_items, survey
+from dualmask.text.columns import FIND, Columns
+
+if TYPE_CHECKING:
+    from dualmask.classifier import DefendedClassifier
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What was asked for on the command line."""
+
+    model: str
+    texts: list[str] = field(default_factory=list)
+    file: Path | None = None
+    out: Path | None = None
+    format: str | None = None
+    explain: bool = False
+    defended: bool = True
+    batch_size: int | None = None
+    columns: Columns = FIND
+    resume: bool = False
+    overwrite: bool = False
+    progress: bool = True
+
+    def items(self) -> Iterator[Item]:
+        if self.file:
+            return read_items(self.file, self.columns)
+        return iter([Item({"text": text}, text) for text in self.texts])
+
+    def names(self) -> list[str]:
+        return survey(self.file, self.columns)[1] if self.file else ["text"]
+
+
+def answer(request: Request) -> None:
+    """Load the model and answer."""
+    check(request)
+    classifier = load_quietly(request.model)
+    if request.file and request.out:
+        from dualmask.display import show_summary
+
+        show_summary(Console(), predict_file(
+            classifier, request.file, request.out, format=output_format(request.out, request.format),
+            columns=request.columns, explain=request.explain, defended=request.defended, batch_size=request.batch_size,
+            resume=request.resume, overwrite=request.overwrite, progress=request.progress))
+    elif request.out:
+        with open_new(request.out, overwrite=request.overwrite) as file:
+            write(classifier, request, file, output_format(request.out, request.format))
+    elif request.format in (None, "table"):
+        show(classifier, request)
+    else:
+        write(classifier, request, sys.stdout.buffer, request.format)
+
+
+def check(request: Request) -> None:
+    """Refuse what can't be meant, before a model is loaded."""
+    if bool(request.texts) == bool(request.file):
+        given = "both texts and --file were" if request.texts else "neither a text nor --file was"
+        raise OptionError(f"{given} given; give texts in quotes, or one file with --file.")
+    if request.resume and not (request.file and request.out):
+        raise OptionError("--resume goes on with a file that is being written; it needs --file and --out.")
+    if request.out:
+        output_format(request.out, request.format)
+
+
+def load_quietly(model: str) -> "DefendedClassifier":
+    from transformers.utils import logging
+
+    from dualmask.classifier import DefendedClassifier
+
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # of a loader that takes a second
+    return DefendedClassifier.load(model)
+
+
+def open_new(out: Path, *, overwrite: bool) -> BinaryIO:
+    try:
+        return out.open("wb" if overwrite else "xb")
+    except FileExistsError:
+        raise OptionError(f"{out} exists already: choose another file, or overwrite it.") from None
+
+
+def write(classifier: "DefendedClassifier", request: Request, stream: BinaryIO, format: str) -> None:
+    """Rows of CSV, TSV or JSON Lines, each chunk as soon as it is answered."""
+    layout = Layout.of(output_format(Path(), format), request.names(), classifier.labels, explain=request.explain)
+    stream.write(layout.header())
+    for items, answers in predict_items(classifier, request.items(), explain=request.explain,
+                                        defended=request.defended, batch_size=request.batch_size):
+        stream.write(layout.lines(items, answers))
+        stream.flush()
+
+
+def show(classifier: "DefendedClassifier", request: Request) -> None:
+    """A table, printed chunk by chunk, so that a long file needs no more memory than a short one."""
+    from dualmask.display import legend, show_predictions
+
+    console, first = Console(), True
+    for items, answers in predict_items(classifier, request.items(), explain=request.explain,
+                                        defended=request.defended, batch_size=request.batch_size):
+        show_predictions(console, [item.text for item in items], answers, header=first,
+                         width=max(map(len, classifier.labels)))
+        first = False
+    if request.explain:
+        legend(console, classifier, defended=request.defended)

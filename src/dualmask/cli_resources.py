@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`dualmask resources`: what there is, fetch it, check it."""
+
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="Models and data from elsewhere: list, fetch, verify.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_resources() -> None:
+    """Show every resource with its source, licence, size, hash and state."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from dualmask.resources import RESOURCES, cache_folder, status
+
+    table = Table(caption=f"cache: {cache_folder()}", box=None, padding=(0, 2, 1, 0))
+    for heading in ("name", "kind", "size", "state"):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("purpose, source, licence, sha256", overflow="fold")
+    for name, resource in RESOURCES.items():
+        sha256 = f"sha256 {resource.sha256[:16]}..." if resource.sha256 else "hashes kept and checked by the hub client"
+        about = f"{resource.purpose}\n{resource.source}, {resource.licence}\n{sha256}"
+        table.add_row(name, resource.kind, f"{resource.size / 1e6:.1f} MB", status(name).state, about)
+    console = Console()
+    # In a file or a pipe every fact stays on one line, whatever the width.
+    (console if console.is_terminal else Console(width=160)).print(table)
+
+
+@app.command("fetch")
+def fetch_resource(name: Annotated[str, typer.Argument(help="A name of the list, or a model's hub id.")]) -> None:
+    """Bring one resource to this machine and print where it is."""
+    from dualmask.resources import RESOURCES, fetch, hub_snapshot
+
+    typer.echo(fetch(name) if name in RESOURCES or "/" not in name else hub_snapshot(name))
+
+
+@app.command("verify")
+def verify_resources(
+    name: Annotated[str | None, typer.Argument(help="One name of the list; without it, all that were fetched.")] = None,
+) -> None:
+    """Hash fetched files again; exit code 1 if something is corrupt, or if the one named is not there."""
+    from dualmask.resources import RESOURCES, verify
+
+    wrong = []
+    for each in [name] if name else RESOURCES:
+        found = verify(each)
+        typer.echo(f"{each}: {found.state}" + (f" ({found.detail})" if found.detail else ""))
+        if found.state == "corrupt" or (name and found.state == "not fetched"):
+            wrong.append(each)
+    if wrong:
+        typer.echo(f"To repair: {' && '.join(f'dualmask resources fetch {each}' for each in wrong)}", err=True)
+        raise typer.Exit(1)

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answers, defences and training results in the terminal; readable without colour too."""
+
+import shlex
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args, get_origin, get_type_hints
+
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from dualmask.classifier import DefendedClassifier, Masked, Predictions
+    from dualmask.defences.base import Defence
+    from dualmask.prediction import Summary
+    from dualmask.text.columns import Text as Words
+
+MARK = "strike white on red"
+LONGEST = 1200  # characters of a text that are shown
+# A text may hold what moves the cursor, rings the bell or turns the writing round. Each is shown as one other
+# character, so that the places of marks stay right.
+INVISIBLE = (0x200B, 0x200E, 0x200F, 0x2028, 0x2029, 0x2060, 0xFEFF, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+SHOWN: Mapping[int, str] = {
+    **{code: chr(0x2400 + code) for code in range(32)}, 0x7F: "\u2421", 0x09: " ", 0x0A: "\u21b5", 0x0D: " ",
+    **dict.fromkeys(chain(range(0x80, 0xA0), range(0xD800, 0xE000), INVISIBLE), "\ufffd"),
+}
+
+
+def marked_text(text: str, masked: Iterable["Masked"], *, brackets: bool = False) -> Text:
+    """The text with distrusted words struck through on red; with `brackets`, for screens without colour, ⟦so⟧."""
+    result, done = Text(), 0
+    for start, end in joined_spans(masked):
+        if start >= LONGEST:
+            break
+        result.append(text[done:start].translate(SHOWN))
+        word = text[start:end].translate(SHOWN)
+        result.append(f"\u27e6{word}\u27e7" if brackets else word, style=MARK)
+        done = end
+    result.append(text[done:max(done, LONGEST)].translate(SHOWN))
+    if len(text) > max(done, LONGEST):
+        result.append(f" \u2026 ({len(text) - max(done, LONGEST):,} more characters)", style="dim")
+    return result
+
+
+def joined_spans(masked: Iterable["Masked"]) -> list[tuple[int, int]]:
+    """Places in order; the pieces of one word, which touch each other, are one."""
+    spans: list[tuple[int, int]] = []
+    for start, end in sorted((span.start, span.end) for span in masked):
+        if spans and start <= spans[-1][1]:
+            spans[-1] = spans[-1][0], max(end, spans[-1][1])
+        else:
+            spans.append((start, end))
+    return spans
+
+
+def scored_words(masked: Sequence["Masked"]) -> str:
+    """``fnuny 0.00, plot -3.14``: distrusted words with the highest score among their pieces."""
+    words = []
+    for part in (0, 1):
+        spans = [span for span in masked if span.part == part]
+        for start, end in joined_spans(spans):
+            pieces = [span for span in spans if start <= span.start < end]
+            score = max(piece.score for piece in pieces)
+            words.append(f"{''.join(piece.text for piece in pieces).translate(SHOWN)} {score + 0.0:.2f}")
+    return ", ".join(words)
+
+
+def confidence_bar(share: float, width: int = 10) -> Text:
+    """A bar and a percentage, such as ``███████░░░ 72.4 %``."""
+    full = round(share * width)
+    return Text.assemble(("\u2588" * full, "green"), ("\u2591" * (width - full), "dim"), f" {share:6.1%}")
+
+
+def show_predictions(
+    console: Console, texts: Sequence["Words"], answers: "Predictions", *, header: bool = True, width: int = 0,
+) -> None:
+    """One row for each text: its label, how sure the classifier is, the text with what it distrusted marked."""
+    brackets = console.color_system is None or console.no_color
+    table = Table(box=None, show_header=header, padding=(0, 2, 0 if answers.masked is None else 1, 0), expand=True)
+    table.add_column("label", no_wrap=True, style="bold", min_width=max(width, 5))
+    table.add_column("confidence", no_wrap=True, min_width=18)
+    table.add_column("text", overflow="fold", ratio=1)
+    masked = answers.masked or [[] for _ in texts]
+    for text, label, row, spans in zip(texts, answers.labels, answers.probabilities.tolist(), masked, strict=True):
+        parts = (text,) if isinstance(text, str) else text
+        lines = [marked_text(part, [span for span in spans if span.part == place], brackets=brackets)
+                 for place, part in enumerate(parts)]
+        if answers.masked is not None:
+            lines.append(Text(f"distrusted: {scored_words(spans) or 'nothing'}", style="dim"))
+        table.add_row(Text(label.translate(SHOWN)), confidence_bar(max(row)), Group(*lines))
+    console.print(table)
+
+
+def legend(console: Console, classifier: "DefendedClassifier", *, defended: bool) -> None:
+    """What the marks and the scores mean."""
+    if not defended:
+        console.print("The defence was off: nothing was masked.", style="dim")
+        return
+    sample = marked_text("words", [_whole("words")], brackets=console.color_system is None or console.no_color)
+    note = ""
+    if getattr(classifier.defence.options, "scorer", "") in ("frequency", "word-frequency"):
+        note = ", here -ln(1 + how often the training texts have it)"
+    meaning = Text(f" were hidden from the network. Their score{note}: the higher, the more suspicious.")
+    console.print(Text.assemble("Marked ", sample, meaning), style="dim")
+
+
+def _whole(text: str) -> "Masked":
+    from dualmask.classifier import Masked
+
+    return Masked(text, 0, len(text), 0.0)
+
+
+def show_training(console: Console, classifier: "DefendedClassifier", out: Path) -> None:
+    """What was learned, where it lies and what to type next."""
+    facts = classifier.facts
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_row("saved in", str(out))
+    rows = {"validation accuracy": "validation_accuracy", "test accuracy, defence on": "test_accuracy",
+            "test accuracy, defence off": "test_accuracy_undefended"}
+    for name, key in rows.items():
+        if key in facts:
+            table.add_row(name, f"{facts[key]:.1%}")
+    console.print(table)
+    console.print("Clean accuracy says nothing about robustness.", style="dim")
+    command = shlex.join(["dualmask", "predict", str(out), "some text", "--explain"])
+    console.print(Text.assemble("next: ", (command, "bold")), soft_wrap=True)
+
+
+def show_summary(console: Console, summary: "Summary") -> None:
+    most_first = sorted(summary.counts.items(), key=lambda pair: -pair[1])
+    counts = ", ".join(f"{label} {count:,}" for label, count in most_first)
+    earlier = f" ({summary.resumed:,} of them by an earlier run)" if summary.resumed else ""
+    line = f"{summary.rows:,} rows answered{earlier} in {summary.seconds:.1f} s: {counts}. Written to {summary.out}"
+    console.print(Text(line), soft_wrap=True)
+
+
+def defence_table(kinds: Iterable[type["Defence"]]) -> Table:
+    table = Table("defence", "family", "passes", "presets", "summary", "paper")
+    for kind in kinds:
+        paper = f"{kind.paper.authors}, {kind.paper.title}, {kind.paper.venue}" if kind.paper else "-"
+        presets = "\n".join(kind.presets)
+        table.add_row(Text(kind.name, "bold"), kind.family, kind.passes, presets, kind.card().summary, paper)
+    return table
+
+
+def defence_card(kind: type["Defence"]) -> Group:
+    """A defence's card, then each of its options with the values it may take and those of the presets."""
+    card = kind.card()
+    head = Table(box=None, show_header=False, padding=(0, 2, 1, 0))
+    head.add_column(style="bold", no_wrap=True)
+    for heading, text in card.sections.items():
+        head.add_row(heading, Text(text))
+    if kind.paper and kind.paper.link:
+        head.add_row("Link", Text(kind.paper.link))
+    return Group(Text(f"{card.name}: {card.summary}\n", "bold"), head, *_options(kind))
+
+
+def _options(kind: type["Defence"]) -> list[Table]:
+    from dualmask.defences.base import TrainingOptions
+
+    own = {name: preset.options for name, preset in kind.presets.items()}
+    training = {name: preset.training for name, preset in kind.presets.items()}
+    return [option_table(options, presets, title) for options, presets, title in (
+        (kind.Options, own, "--option NAME=VALUE"), (TrainingOptions, training, "--set NAME=VALUE (training)"),
+    ) if fields(options)]
+
+
+def option_table(options: type, presets: Mapping[str, Mapping[str, object]], title: str) -> Table:
+    """Every field of an options class: default, values, and what each preset changes."""
+    changed = {name: preset for name, preset in presets.items() if preset}
+    table = Table("name", "values", "default", *changed, title=title, title_justify="left", title_style="bold")
+    hints = get_type_hints(options)
+    for option in fields(options):
+        others = [shown(preset[option.name]) if option.name in preset else "" for preset in changed.values()]
+        cells = (values_of(hints[option.name]), shown(option.default), *others)
+        table.add_row(Text(option.name, "bold"), *map(Text, cells))
+    return table
+
+
+def values_of(hint: object) -> str:
+    if get_origin(hint) is Literal:
+        return " | ".join(map(str, get_args(hint)))
+    if get_origin(hint) is tuple:
+        return "words, by commas"
+    names = {bool: "true | false", int: "whole number", float: "number", str: "text", type(None): "none"}
+    return " | ".join(names[part] for part in get_args(hint) or (hint,) if isinstance(part, type))
+
+
+def shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return ",".join(map(str, value)) or "-"
+    return str(value).lower() if isinstance(value, bool) or value is None else str(value)
+
+
+def show_error(message: str) -> None:
+    """An error meant for the user, without a stack trace."""
+    console = Console(stderr=True, file=sys.stderr)
+    console.print(Text.assemble(("error: ", "bold red"), (message.translate({**SHOWN, 0x0A: "\n"}), "red")), soft_wrap=True)

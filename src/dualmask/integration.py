@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""For people with their own training code: a collator for Hugging Face's Trainer, and `defend` for a trained model."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from dualmask.classifier import DefendedClassifier
+from dualmask.defences import build_defence
+from dualmask.errors import DataError, EncoderError
+from dualmask.masking.budget import mask_budget
+from dualmask.masking.insertion import insert_masks
+from dualmask.models.encoders import check_length, model_inputs, prepare
+from dualmask.text.encoding import batch_of_ids
+from dualmask.text.examples import Example, Text
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+class MaskInsertionCollator:
+    """Pads tokenised rows and inserts DDM's training masks, M = ceil(|x| budget) after [CLS].
+
+    Give the `model` that is trained, so that masks get the zero position embedding of the paper; without it they get
+    ordinary positions, as any other token. Trainer evaluates through the same collator: judge the trained model with
+    `defend`, which masks as at inference.
+    """
+
+    def __init__(
+        self, tokenizer: "PreTrainedTokenizerBase", budget: float = 0.3, *, model: "PreTrainedModel | None" = None,
+    ) -> None:
+        if tokenizer.mask_token_id is None:
+            raise EncoderError(f"the tokenizer {type(tokenizer).__name__} has no mask token to insert; take an encoder "
+                               "that was trained with one, such as bert-base-uncased.")
+        self.tokenizer, self.budget, self.model = tokenizer, budget, model
+        if model is None:
+            warnings.warn("without model=..., inserted masks get ordinary position embeddings, not zero.", stacklevel=2)
+        else:
+            prepare(model)
+
+    def __call__(self, features: Sequence[Mapping[str, object]]) -> dict[str, Tensor]:
+        batch = batch_of_ids(self.tokenizer, features)
+        counts = mask_budget(batch.lengths, self.budget)
+        batch = insert_masks(batch, counts, int(self.tokenizer.mask_token_id))  # type: ignore[arg-type]
+        if self.model is None:
+            inputs = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
+            if "token_type_ids" in features[0]:
+                inputs["token_type_ids"] = batch.token_type_ids
+        else:
+            check_length(self.model, batch.input_ids.shape[1])
+            inputs = model_inputs(self.model, replace(batch, mask_position="zero"))
+        label = next((name for name in ("label", "labels", "label_ids") if name in features[0]), None)
+        if label is not None:
+            inputs["labels"] = torch.tensor([row[label] for row in features])
+        return inputs
+
+
+def defend(
+    model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", train_texts: Sequence[Text], *,
+    defence: str = "ddm", preset: str = "recommended", options: Mapping[str, object] | None = None,
+    max_length: int = 128,
+) -> DefendedClassifier:
+    """Wrap a fine-tuned classifier: its defence learns from `train_texts` what it must know at inference."""
+    if isinstance(train_texts, str) or not train_texts:
+        raise DataError("defend needs the texts that the model was trained on, as a list; "
+                        "word frequencies are counted there.")
+    labels = [str(model.config.id2label[index]) for index in range(model.config.num_labels)]
+    guard = build_defence(defence, preset=preset, options=options)
+    classifier = DefendedClassifier(model, tokenizer, guard, labels=labels, max_length=max_length,
+                                    facts={"defended_after_training": True, "preset": preset})
+    guard.fit([Example(text, 0) for text in train_texts], classifier.encode)
+    guard.to(model.device)
+    classifier.network.eval()
+    return classifier

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prediction of whole files: any size in constant memory, order kept, resumable after a kill at any moment.
+
+Answers go to `out.partial`. After every chunk the file is forced to disk, then `out.progress.json` says how much of it
+counts; only a finished run puts `out` in its place.
+"""
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from dualmask.answers import Format, Item, Layout, output_format
+from dualmask.errors import OptionError
+from dualmask.text.columns import FIND, Columns, find_columns, text_of
+from dualmask.text.tables import open_table
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from dualmask.classifier import DefendedClassifier, Predictions
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a run over a file did."""
+
+    out: Path
+    rows: int
+    resumed: int  # rows that an earlier run had answered
+    counts: dict[str, int]  # how often each label was given
+    seconds: float
+
+
+@dataclass
+class Job:
+    """How much of the partial file counts, and of which job it is a part."""
+
+    identity: dict[str, object]
+    overwrite: bool
+    rows: int = 0
+    bytes: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+def predict_file(
+    classifier: "DefendedClassifier", source: str | Path, out: str | Path, *, format: Format | None = None,
+    columns: Columns = FIND, explain: bool = False, defended: bool = True, batch_size: int | None = None,
+    chunk: int = 2048, resume: bool = False, overwrite: bool = False, progress: bool = True,
+) -> Summary:
+    """Answer every row of a file: its own columns, then `predicted`, `confidence` and a probability for each label."""
+    source, out, started = Path(source), Path(out), time.perf_counter()
+    kind = output_format(out, format)
+    check_places(source, out, chunk)
+    options = {"format": kind, "columns": list(columns), "explain": explain, "defended": defended}
+    job = begin(out, identity_of(classifier, source, options), resume=resume, overwrite=overwrite)
+    total, names = survey(source, columns)  # the whole input is checked before hours of work begin
+    layout = Layout.of(kind, names, classifier.labels, explain=explain)
+    resumed = job.rows
+    with partial_file(out, job) as file, progress_bar(progress) as bar:
+        task = bar.add_task("predicting", total=total, completed=job.rows)
+        if not job.rows:
+            file.write(layout.header())
+        left = islice(read_items(source, columns), job.rows, None)
+        for items, answers in predict_items(classifier, left, explain=explain, defended=defended,
+                                            batch_size=batch_size, chunk=chunk):
+            file.write(layout.lines(items, answers))
+            record(out, job, file, answers.labels)
+            bar.advance(task, len(items))
+    os.replace(beside(out, "partial"), out)
+    beside(out, "progress.json").unlink(missing_ok=True)
+    return Summary(out, job.rows, resumed, job.counts, time.perf_counter() - started)
+
+
+def predict_items(
+    classifier: "DefendedClassifier", items: Iterator[Item], *, explain: bool = False, defended: bool = True,
+    batch_size: int | None = None, chunk: int = 256,
+) -> Iterator[tuple[list[Item], "Predictions"]]:
+    """Answers chunk by chunk, for whoever writes or shows them."""
+    while part := list(islice(items, chunk)):
+        yield part, classifier.predict([item.text for item in part], explain=explain, defended=defended,
+                                       batch_size=batch_size)
+
+
+def check_places(source: Path, out: Path, chunk: int) -> None:
+    if chunk < 1:
+        raise OptionError(f"chunk is {chunk}; expected 1 row or more.")
+    if out.is_dir():
+        raise OptionError(f"{out} is a folder; give a file to write to, such as {out / 'answers.csv'}.")
+    if not out.parent.is_dir():
+        raise OptionError(f"{out}: the folder {out.parent} does not exist; create it first.")
+    if out.exists() and source.exists() and out.samefile(source):
+        raise OptionError(f"{out} is the input itself; give another file to write to.")
+
+
+def read_items(source: Path, columns: Columns) -> Iterator[Item]:
+    """The rows of a file with their values as they are typed there; an empty text is answered like any other."""
+    table, found = open_table(source), None
+    for number, values in table.records:
+        found = found or find_columns(tuple(values), columns, table.names_at(number), labelled=False)
+        yield Item(values, text_of(values, found, table.at(number), allow_empty=True))
+
+
+def survey(source: Path, columns: Columns) -> tuple[int, list[str]]:
+    """How many rows there are, and every column that any of them has."""
+    rows, names = 0, dict[str, None]()
+    for item in read_items(source, columns):
+        rows += 1
+        names.update(dict.fromkeys(item.values))
+    return rows, list(names)
+
+
+def beside(out: Path, ending: str) -> Path:
+    return out.with_name(f"{out.name}.{ending}")
+
+
+def identity_of(classifier: "DefendedClassifier", source: Path, options: Mapping[str, object]) -> dict[str, object]:
+    """What must be the same for two runs to be parts of one job."""
+    try:
+        facts = source.stat()
+    except OSError:
+        open_table(source)  # complains in its own words
+        raise
+    return {"input": source.name, "size": facts.st_size, "modified": facts.st_mtime_ns,
+            "model": model_hash(classifier), **options}
+
+
+def model_hash(classifier: "DefendedClassifier") -> str:
+    """A hash of weights, defence, labels and length: equal hashes give equal answers."""
+    import torch
+
+    from dualmask.defences import options_as_dict
+
+    digest = blake2b(digest_size=16)
+    defence = classifier.defence
+    digest.update(json.dumps([defence.name, options_as_dict(defence), classifier.labels, classifier.encode.max_length],
+                             default=str).encode())
+    for name, tensor in classifier.network.state_dict().items():
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def begin(out: Path, identity: dict[str, object], *, resume: bool, overwrite: bool) -> Job:
+    """Where to start: at the beginning or where an earlier run stopped; nothing is lost unasked."""
+    place = beside(out, "progress.json")
+    if not place.exists():
+        if out.exists() and not overwrite:
+            detail = ", and no unfinished run is there to resume" if resume else ""
+            raise OptionError(f"{out} exists already{detail}: choose another file, or overwrite it.")
+        return Job(identity, overwrite)
+    if resume:
+        return resumable(out, identity, overwrite=overwrite)
+    if not overwrite:
+        raise OptionError(f"an unfinished run is at {place}: resume it, choose another file, or overwrite it.")
+    place.unlink()
+    return Job(identity, overwrite)
+
+
+def resumable(out: Path, identity: Mapping[str, object], *, overwrite: bool) -> Job:
+    """The earlier run's progress, once it is sure to be of the same job and to have its part of the file."""
+    place, partial = beside(out, "progress.json"), beside(out, "partial")
+    try:
+        job = Job(**json.loads(place.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise OptionError(f"{place} can't be read ({error}); start over by overwriting.") from error
+    differing = [f"{key} was {job.identity.get(key)!r} and is {identity.get(key)!r}"
+                 for key in identity if job.identity.get(key) != identity[key]]
+    if differing:
+        raise OptionError(f"{place} is of another run ({'; '.join(differing)}); give the same input, model and "
+                          "options, choose another file, or overwrite it.")
+    if not partial.exists() and out.exists() and out.stat().st_size == job.bytes:
+        out.rename(partial)  # it was killed between its last two steps, which are done again
+    if out.exists() and not (overwrite or job.overwrite):
+        raise OptionError(f"{out} has appeared since the unfinished run began: move it away, or overwrite it.")
+    if not partial.exists() or partial.stat().st_size < job.bytes:
+        raise OptionError(f"{partial} is missing or shorter than the {job.bytes} bytes that were written; start over "
+                          "by overwriting.")
+    return job
+
+
+def partial_file(out: Path, job: Job) -> BinaryIO:
+    """The partial file, cut to what counts and open behind it."""
+    partial = beside(out, "partial")
+    file = partial.open("r+b" if job.bytes else "wb")
+    file.truncate(job.bytes)
+    file.seek(job.bytes)
+    return file
+
+
+def record(out: Path, job: Job, file: BinaryIO, labels: Sequence[str]) -> None:
+    """First the answers reach the disk, then the word that they did."""
+    file.flush()
+    os.fsync(file.fileno())
+    job.rows, job.bytes = job.rows + len(labels), file.tell()
+    for label in labels:
+        job.counts[label] = job.counts.get(label, 0) + 1
+    place, work = beside(out, "progress.json"), beside(out, "progress.json.new")
+    with work.open("w", encoding="utf-8") as note:
+        json.dump(asdict(job), note)
+        note.flush()
+        os.fsync(note.fileno())
+    os.replace(work, place)
+
+
+def progress_bar(show: bool) -> "Progress":
+    from rich import progress
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    return progress.Progress(
+        progress.TextColumn("{task.description}"), progress.BarColumn(), progress.MofNCompleteColumn(),
+        progress.TimeElapsedColumn(), progress.TextColumn("left"), progress.TimeRemainingColumn(),
+        console=console, transient=True, disable=not (show and console.is_terminal))

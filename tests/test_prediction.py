@@ -1,0 +1,384 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prediction of files: formats, order, round trips, resumption after a kill, and how answers are shown."""
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+
+from dualmask.answers import Item, Layout, cell, output_format
+from dualmask.classifier import DefendedClassifier, Masked, Predictions
+from dualmask.display import LONGEST, confidence_bar, marked_text, scored_words, show_predictions
+from dualmask.errors import DataError, OptionError
+from dualmask.prediction import Job, beside, model_hash, predict_file
+from dualmask.text.columns import Columns
+from dualmask.text.examples import Dataset
+from dualmask.text.tables import iter_rows
+from dualmask.training import train
+
+
+@pytest.fixture(scope="module")
+def model(tiny: Callable[[str], Path], data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model") / "saved"
+    settings = {"epochs": 2, "learning_rate": 1e-2, "max_length": 48, "patience": 0}
+    train(data, encoder=tiny("bert"), training=settings, out=folder, progress=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def classifier(model: Path) -> DefendedClassifier:
+    return DefendedClassifier.load(model, device="cpu")
+
+
+HOSTILE = ["good, \"great\" movie", "two\nlines", "a\rcarriage\r\nreturn", "  spaces  ", "tab\there", "emoji 🎬", "",
+           "\u202eturned\u202c \u200bzero", "=1+1", "'", '"', "x" * 5000, ";semicolon;"]
+
+
+def write_csv(path: Path, rows: list[dict[str, str]], delimiter: str = ",") -> Path:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), delimiter=delimiter, quoting=csv.QUOTE_ALL)
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def many_rows(path: Path, count: int = 60) -> Path:
+    words = ["good", "bad", "movie", "plot", "rare", "dull"]
+    rows = [{"id": str(n), "text": " ".join(words[(n * k + k) % 6] for k in range(1, 2 + n % 9))} for n in range(count)]
+    return write_csv(path, rows)
+
+
+def test_csv_keeps_columns_order_and_texts_and_adds_the_answers(classifier: DefendedClassifier, tmp_path: Path) -> None:
+    rows = [{"id": str(n), "text": text, "note": text[::-1]} for n, text in enumerate(HOSTILE)]
+    source = write_csv(tmp_path / "in.csv", rows)
+    for ending in ("csv", "tsv"):
+        out = tmp_path / f"out.{ending}"
+        summary = predict_file(classifier, source, out, chunk=5, progress=False)
+        found = list(iter_rows(out, allow_empty=True))
+        assert [{name: row.fields[name] for name in ("id", "text", "note")} for row in found] == rows
+        assert list(found[0].fields) == ["id", "text", "note", "predicted", "confidence", "p_bad", "p_good"]
+        expected = classifier.predict(HOSTILE)
+        assert [row.fields["predicted"] for row in found] == expected.labels
+        for row, answer in zip(found, expected.probabilities.tolist(), strict=True):
+            given = [float(row.fields[f"p_{label}"]) for label in classifier.labels]
+            assert given == pytest.approx(answer, abs=1e-5)
+            assert float(row.fields["confidence"]) == max(given)
+        assert summary.rows == len(HOSTILE) == sum(summary.counts.values())
+        assert not list(tmp_path.glob("*.partial*")) and not list(tmp_path.glob("*.progress*"))
+
+
+def test_json_lines_keep_the_types_of_values_and_ragged_rows(classifier: DefendedClassifier, tmp_path: Path) -> None:
+    rows = [{"id": 1, "text": "good movie", "tags": ["a", None], "x": 0.5}, {"text": "ünï", "new": True},
+            {"text": None, "predicted": "mine"}, {"text": "a plot", "odd": "\ud83d"}]
+    source = tmp_path / "in.jsonl"
+    source.write_text("\n".join(map(json.dumps, rows)))
+    predict_file(classifier, source, tmp_path / "out.jsonl", progress=False)
+    found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()]
+    for before, after in zip(rows, found, strict=True):
+        assert {name: after[name] for name in before} == before
+        assert after["dualmask_predicted"] in classifier.labels  # one name for the whole file, since one row has it
+        assert set(after) - set(before) == {"dualmask_predicted", "confidence", "p_bad", "p_good"}
+    predict_file(classifier, source, tmp_path / "out.csv", progress=False)
+    table = list(csv.DictReader((tmp_path / "out.csv").open(encoding="utf-8", newline="")))
+    assert list(table[0])[:6] == ["id", "text", "tags", "x", "new", "predicted"]
+    assert table[0]["tags"] == '["a", null]' and table[1]["id"] == "" and table[1]["new"] == "true"
+
+
+def test_a_file_can_be_predicted_again_and_again(classifier: DefendedClassifier, tmp_path: Path) -> None:
+    files = [many_rows(tmp_path / "0.csv", 3), *(tmp_path / f"{n}.csv" for n in (1, 2, 3))]
+    for source, out in zip(files, files[1:], strict=False):
+        predict_file(classifier, source, out, progress=False)
+    header = files[-1].read_text().splitlines()[0].split(",")
+    assert len(header) == len(set(header)) == 2 + 3 * 4
+    assert header[-4:] == [f"dualmask_dualmask_{name}" for name in ("predicted", "confidence", "p_bad", "p_good")]
+
+
+def test_explain_adds_what_was_masked(classifier: DefendedClassifier, tmp_path: Path) -> None:
+    source = write_csv(tmp_path / "in.csv", [{"text": "the zzz movie was good"}, {"text": ""}])
+    predict_file(classifier, source, tmp_path / "out.csv", explain=True, progress=False)
+    rows = list(csv.DictReader((tmp_path / "out.csv").open(newline="")))
+    [span] = json.loads(rows[0]["masked"])
+    assert (span["text"], span["start"], span["end"]) == ("zzz", 4, 7) and isinstance(span["score"], float)
+    assert json.loads(rows[1]["masked"]) == []
+    predict_file(classifier, source, tmp_path / "off.jsonl", explain=True, defended=False, progress=False)
+    found = json.loads((tmp_path / "off.jsonl").read_text().splitlines()[0])
+    assert found["masked"] == []
+    off = classifier.predict(["the zzz movie was good"], defended=False).probabilities[0].tolist()
+    assert [found["p_bad"], found["p_good"]] == pytest.approx(off, abs=1e-5)
+
+
+def test_pairs_and_chosen_columns(classifier: DefendedClassifier, tmp_path: Path) -> None:
+    source = write_csv(tmp_path / "in.csv", [{"text": "no", "one": "good movie", "two": "zzz plot and scene"}])
+    predict_file(classifier, source, tmp_path / "out.jsonl", columns=Columns("one", None, "two"), explain=True,
+                 progress=False)
+    row = json.loads((tmp_path / "out.jsonl").read_text())
+    expected = classifier.predict([("good movie", "zzz plot and scene")], explain=True)
+    assert row["p_good"] == pytest.approx(float(expected.probabilities[0, 1]), abs=1e-5)
+    assert row["masked"][0]["text"] == "zzz" and row["masked"][0]["part"] == 1
+
+
+def test_text_files_and_parquet(classifier: DefendedClassifier, tmp_path: Path) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    (tmp_path / "in.txt").write_text("good movie\n\nbad plot\n")
+    predict_file(classifier, tmp_path / "in.txt", tmp_path / "a.csv", progress=False)
+    assert [row["text"] for row in csv.DictReader((tmp_path / "a.csv").open())] == ["good movie", "", "bad plot"]
+    parquet.write_table(pyarrow.table({"n": [1, 2], "text": ["good movie", "bad plot"]}), tmp_path / "in.parquet")
+    predict_file(classifier, tmp_path / "in.parquet", tmp_path / "b.jsonl", progress=False)
+    assert [json.loads(line)["n"] for line in (tmp_path / "b.jsonl").read_text().splitlines()] == [1, 2]
+
+
+def test_a_bad_row_far_down_is_told_before_any_answer(classifier: DefendedClassifier, tmp_path: Path) -> None:
+    source = many_rows(tmp_path / "in.csv")
+    with source.open("ab") as file:
+        file.write(b"1,caf\xe9\n")
+    with pytest.raises(DataError, match="line 62.*not UTF-8"):
+        predict_file(classifier, source, tmp_path / "out.csv", chunk=10, progress=False)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv"]
+
+
+def test_nothing_is_overwritten_unasked(classifier: DefendedClassifier, tmp_path: Path) -> None:
+    source, out = many_rows(tmp_path / "in.csv", 5), tmp_path / "out.csv"
+    out.write_text("precious")
+    with pytest.raises(OptionError, match="exists already: choose"):
+        predict_file(classifier, source, out, progress=False)
+    with pytest.raises(OptionError, match="no unfinished run is there to resume"):
+        predict_file(classifier, source, out, resume=True, progress=False)
+    assert out.read_text() == "precious"
+    predict_file(classifier, source, out, overwrite=True, progress=False)
+    assert out.read_text().startswith("id,text,predicted")
+    with pytest.raises(OptionError, match="is the input itself"):
+        predict_file(classifier, source, source, overwrite=True, progress=False)
+
+
+@pytest.mark.parametrize(("name", "given", "message"), [
+    ("out.xlsx", None, "ending '.xlsx'"), ("out", None, "tells no output format"), ("out.csv", "table", "can't be written"),
+])
+def test_output_formats_that_cannot_be(name: str, given: str | None, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        output_format(Path(name), given)
+    assert output_format(Path("x.ndjson"), None) == "jsonl" and output_format(Path("x.dat"), "tsv") == "tsv"
+
+
+def test_places_that_cannot_be_written(classifier: DefendedClassifier, tmp_path: Path) -> None:
+    source = many_rows(tmp_path / "in.csv", 2)
+    (tmp_path / "folder.csv").mkdir()
+    for out, message in ((tmp_path / "no" / "out.csv", "does not exist"), (tmp_path / "folder.csv", "is a folder")):
+        with pytest.raises(OptionError, match=message):
+            predict_file(classifier, source, out, progress=False)
+    with pytest.raises(DataError, match="no such file"):
+        predict_file(classifier, tmp_path / "inn.csv", tmp_path / "out.csv", progress=False)
+    with pytest.raises(OptionError, match="chunk is 0"):
+        predict_file(classifier, source, tmp_path / "out.csv", chunk=0, progress=False)
+
+
+SLOW = """
+import sys, time
+import torch
+torch.set_num_threads(1)
+from dualmask.classifier import DefendedClassifier
+from dualmask.prediction import predict_file
+
+class Slow(DefendedClassifier):
+    def predict(self, *texts, **options):
+        time.sleep(0.3)
+        return super().predict(*texts, **options)
+
+model = DefendedClassifier.load(sys.argv[1], device="cpu")
+model.__class__ = Slow
+print("ready", flush=True)
+predict_file(model, sys.argv[2], sys.argv[3], chunk=7, explain=True, progress=False)
+"""
+
+
+def test_resumed_after_kill_9_the_file_is_the_same_to_the_byte(
+    classifier: DefendedClassifier, model: Path, tmp_path: Path,
+) -> None:
+    source, out = many_rows(tmp_path / "in.csv"), tmp_path / "killed.csv"
+    predict_file(classifier, source, tmp_path / "whole.csv", chunk=7, explain=True, progress=False)
+    process = subprocess.Popen([sys.executable, "-c", SLOW, str(model), str(source), str(out)])
+    note = beside(out, "progress.json")
+    deadline = time.monotonic() + 60
+    while not note.exists():
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    done = json.loads(note.read_text())["rows"]
+    assert 0 < done < 60 and not out.exists()
+    with beside(out, "partial").open("ab") as file:  # half a chunk that was written but never recorded
+        file.write(b'59,"half a ro')
+    asked: list[int] = []
+    watched = DefendedClassifier.load(model, device="cpu")
+    original = watched.predict
+    watched.predict = lambda texts, **options: asked.append(len(texts)) or original(texts, **options)  # type: ignore[method-assign]
+    summary = predict_file(watched, source, out, chunk=7, explain=True, resume=True, progress=False)
+    assert out.read_bytes() == (tmp_path / "whole.csv").read_bytes()
+    assert sum(asked) == 60 - done and (summary.resumed, summary.rows) == (done, 60)
+    assert sum(summary.counts.values()) == 60
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv", "killed.csv", "whole.csv"]
+
+
+def stopped(classifier: DefendedClassifier, source: Path, out: Path, rows: int) -> None:
+    """A run that fails after `rows` rows, in chunks of 10."""
+    real, seen = classifier.predict, 0
+
+    class Failing:
+        labels, defence, encode, network = classifier.labels, classifier.defence, classifier.encode, classifier.network
+
+        def predict(self, texts: list[str], **options: bool) -> Predictions:
+            nonlocal seen
+            seen += len(texts)
+            if seen > rows:
+                raise KeyboardInterrupt
+            return real(texts, **options)  # type: ignore[arg-type]
+
+    with pytest.raises(KeyboardInterrupt):
+        predict_file(Failing(), source, out, chunk=10, progress=False)  # type: ignore[arg-type]
+
+
+def test_an_unfinished_run_is_resumed_only_as_the_same_job(classifier: DefendedClassifier, tmp_path: Path) -> None:
+    source, out = many_rows(tmp_path / "in.csv"), tmp_path / "out.csv"
+    stopped(classifier, source, out, 20)
+    with pytest.raises(OptionError, match="unfinished run.*resume it"):
+        predict_file(classifier, source, out, progress=False)
+    with pytest.raises(OptionError, match="explain was False and is True"):
+        predict_file(classifier, source, out, explain=True, resume=True, progress=False)
+    os.utime(source, (1, 1))
+    with pytest.raises(OptionError, match="modified was"):
+        predict_file(classifier, source, out, resume=True, progress=False)
+    assert Job(**json.loads(beside(out, "progress.json").read_text())).rows == 20
+    assert predict_file(classifier, source, out, overwrite=True, progress=False).resumed == 0
+    assert len(out.read_text().splitlines()) == 61
+
+
+def test_other_weights_or_options_are_another_model(classifier: DefendedClassifier, model: Path, tmp_path: Path) -> None:
+    source, out = many_rows(tmp_path / "in.csv"), tmp_path / "out.csv"
+    stopped(classifier, source, out, 20)
+    other = DefendedClassifier.load(model, device="cpu")
+    assert model_hash(other) == model_hash(classifier)
+    with torch.no_grad():
+        next(other.model.parameters())[0, 0] += 1
+    with pytest.raises(OptionError, match="model was"):
+        predict_file(other, source, out, resume=True, progress=False)
+
+
+def test_damage_to_the_partial_file_is_noticed(classifier: DefendedClassifier, tmp_path: Path) -> None:
+    source, out = many_rows(tmp_path / "in.csv"), tmp_path / "out.csv"
+    stopped(classifier, source, out, 20)
+    partial, note = beside(out, "partial"), beside(out, "progress.json")
+    whole = partial.read_bytes()
+    partial.write_bytes(whole[:-1])
+    with pytest.raises(OptionError, match="shorter than"):
+        predict_file(classifier, source, out, resume=True, progress=False)
+    partial.write_bytes(whole)
+    text = note.read_text()
+    note.write_text(text[:-5])
+    with pytest.raises(OptionError, match="can't be read"):
+        predict_file(classifier, source, out, resume=True, progress=False)
+    note.write_text(text)
+    out.write_text("somebody else's")
+    with pytest.raises(OptionError, match="has appeared"):
+        predict_file(classifier, source, out, resume=True, progress=False)
+    assert out.read_text() == "somebody else's"
+
+
+def test_killed_between_the_last_two_steps(classifier: DefendedClassifier, tmp_path: Path) -> None:
+    source, out = many_rows(tmp_path / "in.csv", 10), tmp_path / "out.csv"
+    whole = tmp_path / "whole.csv"
+    predict_file(classifier, source, whole, chunk=10, progress=False)
+    stopped(classifier, many_rows(tmp_path / "in.csv", 11), out, 10)  # ends with all rows but one recorded
+    many_rows(tmp_path / "in.csv", 10)
+    note = json.loads(beside(out, "progress.json").read_text())
+    stat = source.stat()
+    note["identity"] |= {"size": stat.st_size, "modified": stat.st_mtime_ns}
+    beside(out, "progress.json").write_text(json.dumps(note))
+    beside(out, "partial").rename(out)
+    summary = predict_file(classifier, source, out, resume=True, progress=False)
+    assert summary.rows == 10 and out.read_bytes() == whole.read_bytes()
+    assert not beside(out, "progress.json").exists()
+
+
+def test_memory_does_not_grow_with_the_file(classifier: DefendedClassifier, tmp_path: Path) -> None:
+    import tracemalloc
+
+    def peak(rows: int) -> int:
+        source = many_rows(tmp_path / f"{rows}.csv", rows)
+        tracemalloc.start()
+        predict_file(classifier, source, tmp_path / f"out{rows}.csv", chunk=50, progress=False)
+        used = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return used
+
+    peak(60)  # first calls fill caches
+    assert peak(1500) < 1.5 * peak(100)
+
+
+def test_cells_are_read_back_by_the_csv_module() -> None:
+    values = [*HOSTILE, "\r", "\n", ",", '""', "a\tb"]
+    for delimiter in (",", "\t"):
+        line = delimiter.join(cell(value, delimiter) for value in values) + "\n"
+        assert next(csv.reader(io.StringIO(line, newline=""), delimiter=delimiter, strict=True)) == values
+
+
+def test_half_a_surrogate_pair_is_written_somehow() -> None:
+    answers = Predictions(["good"], torch.tensor([[0.25, 0.75]]))
+    item = Item({"text": "a\ud83d"}, "a\ud83d")
+    assert Layout.of("csv", ["text"], ["bad", "good"], explain=False).lines([item], answers) == b"a?,good,0.75,0.25,0.75\n"
+    line = Layout.of("jsonl", ["text"], ["bad", "good"], explain=False).lines([item], answers)
+    assert json.loads(line)["text"] == "a\ud83d"
+
+
+def mask(text: str, word: str, score: float = 0.0, part: int = 0) -> Masked:
+    return Masked(word, text.index(word), text.index(word) + len(word), score, part)
+
+
+def test_marks_stand_at_the_right_words() -> None:
+    text = "the fnuny plot"
+    marked = marked_text(text, [mask(text, "plot"), mask(text, "fn"), mask(text, "uny")])
+    assert marked.plain == text
+    assert sorted((span.start, span.end) for span in marked.spans) == [(4, 9), (10, 14)]
+    assert all("strike" in str(span.style) and "red" in str(span.style) for span in marked.spans)
+    assert marked_text(text, [mask(text, "fn"), mask(text, "uny")], brackets=True).plain == "the ⟦fnuny⟧ plot"
+    assert scored_words([mask(text, "fn", -2.0), mask(text, "uny", -1.0), mask(text, "plot", -0.0)]) == "fnuny -1.00, plot 0.00"
+
+
+def test_control_characters_never_reach_the_terminal() -> None:
+    text = "a\x1b[2Jb\x07c\x08\r\nd\x85e\u202ef\u200bg\ud83dh bad"
+    marked = marked_text(text, [mask(text, "bad")])
+    assert len(marked.plain) == len(text) and marked.plain[marked.spans[0].start:] == "bad"
+    assert marked.plain == "a␛[2Jb␇c␈ ↵d�e�f�g�h bad"
+
+
+def test_long_texts_are_cut_on_the_screen() -> None:
+    text = "x" * (LONGEST - 2) + "bad" + "y" * 5000
+    shown = marked_text(text, [mask(text, "bad")], brackets=True).plain
+    assert shown == "x" * (LONGEST - 2) + "⟦bad⟧ … (5,000 more characters)"
+    assert "z" not in marked_text("a" * LONGEST + "z", [mask("a" * LONGEST + "z", "z")]).plain
+
+
+def test_a_bar_is_as_long_as_it_says() -> None:
+    assert confidence_bar(0.7).plain == "███████░░░  70.0%" and confidence_bar(1.0).plain == "██████████ 100.0%"
+
+
+@pytest.mark.parametrize("colour", [True, False])
+def test_the_table_is_readable_with_and_without_colour(colour: bool) -> None:
+    text, screen = "a [bold]fnuny[/bold] plot", io.StringIO()
+    console = Console(file=screen, width=100, force_terminal=colour, color_system="standard" if colour else None)
+    answers = Predictions(["good", "bad"], torch.tensor([[0.1, 0.9], [0.8, 0.2]]),
+                          [[mask(text, "fnuny", -1.5)], [mask("plot", "plot", 2.0, part=1)]])
+    show_predictions(console, [text, ("movie", "plot")], answers)
+    shown = screen.getvalue()
+    assert ("\x1b[" in shown) == colour and ("⟦fnuny⟧" in shown) == (not colour)
+    assert "[bold]" in shown and "90.0%" in shown and "fnuny -1.50" in shown and "plot 2.00" in shown
