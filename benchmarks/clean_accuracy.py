@@ -22,7 +22,6 @@ from pathlib import Path
 ARMS: dict[str, tuple[str, str, dict[str, object], bool]] = {
     "plain": ("plain", "recommended", {}, True),
     "ddm": ("ddm", "recommended", {}, True),
-    "ddm, positions shifted": ("ddm", "recommended", {"ordinary": "shifted"}, True),
     "ddm, preset paper but for the schedule": ("ddm", "paper", {}, True),
     "ddm, preset paper": ("ddm", "paper", {}, False),
     "ddm, preset release": ("ddm", "release", {}, False),

@@ -157,6 +157,15 @@ def test_skipping_leaves_punctuation_and_function_words(encode: Encode) -> None:
         assert shown(asked(defence, [text], encode), encode) == f"[CLS] {expected} [SEP]"
 
 
+@pytest.mark.parametrize("options", [{"skip": "punctuation"}, {"skip": "stop-words"}, {"protect": "qqq, \u2603"}])
+def test_sparing_what_the_tokenizer_cannot_spell_does_not_spare_all_unknown_words(
+    options: dict[str, object], encode: Encode,
+) -> None:
+    """'@' and a snowman are [UNK] here, and so is every word with a look-alike letter in it."""
+    defence = fitted(encode, test_rate=1.0, keep_one=False, **options)
+    assert shown(asked(defence, ["movie m\u043evie"], encode), encode) == "[CLS] _ _ [SEP]"
+
+
 # Every option does something
 
 
@@ -362,7 +371,8 @@ PAPER = {"train_rate": 0.3, "test_rate": 0.3, "rounding": "ceil", "train_count":
 RELEASE = {"train_rate": 0.15, "test_rate": 0.2, "rounding": "floor", "train_count": "body+sep", "test_count": "body",
            "mask_position": "release", "ordinary": "shifted", "place": "start", "length": "drop-tail",
            "clean_share": 0.0, "attention": True, "scorer": "frequency", "order": "rarest", "unseen": "first",
-           "corpus": "truncated", "unit": "token", "ties": "left", "skip": "nothing", "keep_one": False, "second_pass": True}
+           "corpus": "truncated", "unit": "token", "ties": "left", "skip": "nothing", "keep_one": False,
+           "second_pass": True}
 RECOMMENDED = {**PAPER, "test_rate": DDMOptions().test_rate, "keep_one": True, "corpus": "whole", "ties": "left"}
 
 
@@ -436,6 +446,7 @@ def test_fault_b_masks_twice(encode: Encode) -> None:
     expected = slow_release(rows, counts, plain.input_ids.shape[1], encode.mask_id)
     found = asked(defence, texts, encode)
     assert [found.input_ids[row][found.body[row]].tolist() for row in range(len(found))] == expected
+    assert torch.equal(found.masks, found.input_ids == encode.mask_id), "masks of both passes are known as such"
     assert any(row.count(encode.mask_id) > max(1, len(row) // 5) for row in expected)
 
 

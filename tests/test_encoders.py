@@ -171,6 +171,18 @@ def test_masks_send_no_gradient_to_the_position_table(absolute: Loaded) -> None:
     assert torch.equal(table(torch.full((1, 2), ZERO)), torch.zeros(1, 2, table.embedding_dim))
 
 
+def test_mpnet_has_no_relative_bias_to_or_from_a_mask(tiny: Callable[[str], Path]) -> None:
+    """Seen by [CLS] and masks alone, only the distance 0 may count: the first bucket of the table."""
+    model, encode = opened(tiny("mpnet"))
+    batch = encode(["the movie was good"])
+    masked = replace(batch, input_ids=batch.input_ids.masked_fill(batch.body, encode.mask_id), masks=batch.body)
+    alone = replace(masked, attention_mask=torch.tensor([[1, 1, 1, 1, 1, 0]]))
+    other = copy.deepcopy(model)
+    other.base_model.encoder.relative_attention_bias.weight[1:] += 5.0
+    assert difference(logits(other, alone), logits(model, alone)) < 1e-5
+    assert difference(logits(other, batch), logits(model, batch)) > 1e-3
+
+
 def test_word_and_type_embeddings_of_a_mask_are_kept(tiny: Callable[[str], Path]) -> None:
     model, encode = opened(tiny("bert"))
     parts = model.base_model.embeddings

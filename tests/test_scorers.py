@@ -192,7 +192,19 @@ def test_unseen_words_may_count_once(encode: Encode) -> None:
     assert body_scores(scorer(batch), batch) == pytest.approx([-math.log(2)] * 3)
 
 
-# Keys of words
+# Words and their keys
+
+
+def test_words_are_numbered_along_the_row(any_encode: Encode) -> None:
+    """The second text of a pair goes on counting, or its words would be taken for those of the first."""
+    pair = ("the unable", "movies x")
+    batch = any_encode([pair, ("x", "")], words=True)
+    lengths = [len(word) for text in pair for word in words_of(any_encode, text)]
+    expected = [number for number, length in enumerate(lengths) for _ in range(length)]
+    assert batch.words[0][batch.body[0]].tolist() == expected
+    assert batch.words[1][batch.body[1]].tolist() == [0]
+    assert bool((batch.words[~batch.body] == -1).all())
+    assert bool((any_encode([pair]).words == -1).all()), "words cost time, so they are numbered on request only"
 
 
 def test_no_two_words_share_a_key_and_order_matters(any_encode: Encode) -> None:

@@ -2,7 +2,6 @@
 """Answers, defences and training results in the terminal; readable without colour too."""
 
 import shlex
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from itertools import chain
@@ -198,5 +197,5 @@ def shown(value: object) -> str:
 
 def show_error(message: str) -> None:
     """An error meant for the user, without a stack trace."""
-    console = Console(stderr=True, file=sys.stderr)
-    console.print(Text.assemble(("error: ", "bold red"), (message.translate({**SHOWN, 0x0A: "\n"}), "red")), soft_wrap=True)
+    shown_message = message.translate({**SHOWN, 0x0A: "\n"})
+    Console(stderr=True).print(Text.assemble(("error: ", "bold red"), (shown_message, "red")), soft_wrap=True)

@@ -51,7 +51,7 @@ class Job:
 def predict_file(
     classifier: "DefendedClassifier", source: str | Path, out: str | Path, *, format: Format | None = None,
     columns: Columns = FIND, explain: bool = False, defended: bool = True, batch_size: int | None = None,
-    chunk: int = 2048, resume: bool = False, overwrite: bool = False, progress: bool = True,
+    chunk: int | None = None, resume: bool = False, overwrite: bool = False, progress: bool = True,
 ) -> Summary:
     """Answer every row of a file: its own columns, then `predicted`, `confidence` and a probability for each label."""
     source, out, started = Path(source), Path(out), time.perf_counter()
@@ -68,7 +68,7 @@ def predict_file(
             file.write(layout.header())
         left = islice(read_items(source, columns), job.rows, None)
         for items, answers in predict_items(classifier, left, explain=explain, defended=defended,
-                                            batch_size=batch_size, chunk=chunk):
+                                            batch_size=batch_size, chunk=chunk or chunk_size(classifier)):
             file.write(layout.lines(items, answers))
             record(out, job, file, answers.labels)
             bar.advance(task, len(items))
@@ -87,8 +87,15 @@ def predict_items(
                                        batch_size=batch_size)
 
 
-def check_places(source: Path, out: Path, chunk: int) -> None:
-    if chunk < 1:
+def chunk_size(classifier: "DefendedClassifier") -> int:
+    """Rows between two notes on disk: enough to sort by length, few enough that little is lost."""
+    from dualmask.classifier import ROWS
+
+    return 16 * ROWS.get(classifier.device.type, ROWS["cpu"])
+
+
+def check_places(source: Path, out: Path, chunk: int | None) -> None:
+    if chunk is not None and chunk < 1:
         raise OptionError(f"chunk is {chunk}; expected 1 row or more.")
     if out.is_dir():
         raise OptionError(f"{out} is a folder; give a file to write to, such as {out / 'answers.csv'}.")

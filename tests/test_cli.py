@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line as a user meets it: commands, errors without stack traces, quick help, the demo."""
+
+import csv
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import fields
+from html.parser import HTMLParser
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from dualmask import __version__, demo
+from dualmask.classifier import DefendedClassifier
+from dualmask.cli import app, main, resume_hint
+from dualmask.defences import DEFENCES
+from dualmask.defences.base import TrainingOptions
+from dualmask.demo import altered_at_random, run_demo, sample
+from dualmask.errors import OptionError
+from dualmask.text.examples import Dataset, Example
+
+Run = Callable[..., tuple[int, str, str]]
+ENTRY = [sys.executable, "-c", "from dualmask.cli import main; main()"]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """The entry point as the shell calls it: exit code, standard output, standard error."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["dualmask", *map(str, arguments)])
+        monkeypatch.setenv("COLUMNS", "120")
+        with pytest.raises(SystemExit) as stop:
+            main()
+        shown = capsys.readouterr()
+        return int(stop.value.code or 0), shown.out, shown.err
+
+    return call
+
+
+def write_rows(path: Path, rows: list[Example], labels: tuple[str, ...]) -> Path:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerows([("id", "body", "stars"), *((n, row.text, labels[row.label]) for n, row in enumerate(rows))])
+    return path
+
+
+@pytest.fixture(scope="module")
+def files(data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("files")
+    write_rows(folder / "train.csv", data.train, data.labels)
+    write_rows(folder / "test.csv", data.test or [], data.labels)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(tiny: Callable[[str], Path], files: Path) -> Path:
+    """A model trained by the command itself."""
+    arguments = ["train", files / "train.csv", "--test", files / "test.csv", "--out", files / "model",
+                 "--encoder", tiny("bert"), "--text-column", "body", "--label-column", "stars", "--epochs", 2,
+                 "--learning-rate", 0.01, "--max-length", 48, "--seed", 3, "--option", "test-rate=0.2",
+                 "--set", "patience=0", "--set", "weight-decay=0", "--quiet"]
+    result = CliRunner().invoke(app, list(map(str, arguments)))
+    assert result.exit_code == 0, result.output
+    assert "test accuracy, defence on" in result.stdout and "test accuracy, defence off" in result.stdout
+    assert "dualmask predict" in result.stdout and "--explain" in result.stdout
+    return files / "model"
+
+
+def test_train_hands_every_option_on(model: Path) -> None:
+    saved = json.loads((model / "dualmask.json").read_text())
+    facts = saved["training"]
+    assert saved["options"]["test_rate"] == 0.2 and saved["max_length"] == 48
+    expected = {"epochs": 2, "learning_rate": 0.01, "seed": 3, "patience": 0, "weight_decay": 0.0}
+    assert {name: facts["training"][name] for name in expected} == expected
+    assert facts["rows"]["test"] == 24 and 0 <= facts["test_accuracy_undefended"] <= 1
+
+
+def test_help_answers_at_once_without_the_heavy_libraries() -> None:
+    check = ("import sys\nfrom dualmask.cli import main\n"
+             "try:\n    main()\nexcept SystemExit:\n    pass\n"
+             "heavy = {'torch', 'transformers', 'datasets', 'pyarrow', 'huggingface_hub', 'accelerate', 'numpy'}\n"
+             "sys.exit(repr(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)")
+    for arguments in (["--help"], ["train", "--help"], ["predict", "--help"], ["--version"]):
+        seconds = []
+        for _ in range(3):
+            started = time.perf_counter()
+            command = [sys.executable, "-c", check, *arguments]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            seconds.append(time.perf_counter() - started)
+            assert done.returncode == 0, done.stderr
+            if seconds[-1] < 1:  # one quick answer proves it; slow ones may be the machine's fault
+                break
+        assert min(seconds) < 1
+
+
+def test_version_and_no_arguments(run: Run) -> None:
+    assert run("--version") == (0, f"dualmask {__version__}\n", "")
+    code, out, _ = run("--help")
+    assert code == 0 and all(name in out for name in ("train", "predict", "list", "card", "demo", "resources"))
+
+
+def test_list_shows_every_defence(run: Run) -> None:
+    code, out, _ = run("list")
+    assert code == 0
+    for name, kind in DEFENCES.items():
+        row = next(line for line in out.splitlines() if re.match(rf"\W*{name} ", line))
+        assert kind.family.split()[0] in row
+        assert all(preset in out for preset in kind.presets)
+
+
+@pytest.mark.parametrize("name", list(DEFENCES))
+def test_card_shows_every_section_and_option(run: Run, name: str) -> None:
+    code, out, _ = run("card", name)
+    kind = DEFENCES[name]
+    assert code == 0 and all(heading in out for heading in kind.card().sections)
+    shown = {words[1] for line in out.splitlines() if len(words := line.split()) > 2}
+    assert {option.name for option in (*fields(kind.Options), *fields(TrainingOptions))} <= shown
+
+
+def test_card_shows_defaults_and_what_presets_change(run: Run) -> None:
+    _, out, _ = run("card", "ddm")
+    row = next(line for line in out.splitlines() if " test_rate " in line)
+    assert [part.strip() for part in re.split("[│|]", row)][2:6] == ["number", "0.1", "0.3", "0.2"]
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["card", "dmd"], "unknown defence 'dmd': did you mean 'ddm'?"),
+    (["train", "{train}", "--out", "x", "--defence", "dmd"], "unknown defence 'dmd'"),
+    (["train", "{train}", "--out", "x", "--preset", "papr"], "no preset 'papr': did you mean 'paper'?"),
+    (["train", "{train}", "--out", "x", "--option", "tst_rate=1"], "did you mean 'test_rate'?"),
+    (["train", "{train}", "--out", "x", "--option", "unit"], "option 'unit' has no value"),
+    (["train", "{train}", "--out", "x", "--set", "epoch=1"], "did you mean 'epochs'?"),
+    (["train", "missing.csv", "--out", "x"], "missing.csv: no such file"),
+    (["train", "{train}", "--out", "x", "--label-column", "nope"], "no column 'nope'; the columns are: id, body"),
+    (["predict", "{train}", "some text"], "no saved dualmask classifier"),
+    (["predict", "{model}"], "neither a text nor --file was given"),
+    (["predict", "{model}", "text", "--file", "{train}"], "both texts and --file were given"),
+    (["predict", "{model}", "text", "--resume"], "it needs --file and --out"),
+    (["predict", "{model}", "--file", "{train}", "--out", "x.xlsx"], "ending '.xlsx'"),
+    (["predict", "{model}", "--file", "missing.csv"], "missing.csv: no such file"),
+    (["resources", "fetch", "minilmm"], "did you mean 'minilm'?"),
+])
+def test_errors_are_one_message_and_code_2(
+    run: Run, model: Path, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str], message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(*(part.format(train=files / "train.csv", model=model) for part in arguments))
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ") and message in " ".join(err.split())
+    assert "Traceback" not in err and not list(tmp_path.iterdir())
+
+
+def test_several_wrong_options_are_told_at_once(run: Run, files: Path) -> None:
+    _, _, err = run("train", files / "train.csv", "--out", "x", "--option", "tst_rate=1", "--option", "unit=line")
+    assert "tst_rate" in err and "expected one of token, word, type" in err
+
+
+def test_a_folder_that_cannot_be_written_is_no_stack_trace(run: Run, files: Path, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    code, _, err = run("predict", model, "text", "--out", tmp_path / "file" / "out.csv")
+    assert code == 2 and err.startswith("error: ") and "Not a directory" in err
+
+
+def test_a_bug_of_ours_keeps_its_stack_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["dualmask", "card", "ddm"])
+    monkeypatch.setattr("dualmask.display.defence_card", lambda kind: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        main()
+
+
+def test_predict_shows_a_table(run: Run, model: Path) -> None:
+    code, out, _ = run("predict", model, "the movie was superb", "a dull plot")
+    answers = DefendedClassifier.load(model, device="cpu").predict(["the movie was superb", "a dull plot"])
+    lines, rows = out.splitlines(), answers.probabilities.tolist()
+    assert code == 0 and lines[0].split() == ["label", "confidence", "text"]
+    for line, label, row, text in zip(lines[1:], answers.labels, rows, ("superb", "dull plot"), strict=True):
+        assert line.startswith(label) and f"{max(row):.1%}" in line and line.rstrip().endswith(text)
+
+
+def test_explain_marks_words_without_colour_too(run: Run, model: Path) -> None:
+    _, out, _ = run("predict", model, "the zzz movie was good", "--explain")
+    assert "the ⟦zzz⟧ movie was good" in out and "distrusted: zzz 0.00" in out and "hidden from the network" in out
+    _, out, _ = run("predict", model, "the zzz movie was good", "--explain", "--undefended")
+    assert "⟦" not in out and "The defence was off" in out
+
+
+def test_predict_prints_csv_and_json_lines(model: Path) -> None:
+    def printed(*arguments: str) -> str:
+        result = CliRunner().invoke(app, ["predict", str(model), *arguments])
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    answers = DefendedClassifier.load(model, device="cpu").predict(["a, \"b\"", "good"], defended=False)
+    rows = list(csv.DictReader(StringIO(printed('a, "b"', "good", "--format", "csv", "--undefended"))))
+    assert [row["text"] for row in rows] == ['a, "b"', "good"] and [row["predicted"] for row in rows] == answers.labels
+    assert float(rows[0]["p_good"]) == pytest.approx(float(answers.probabilities[0, 1]), abs=1e-5)
+    row = json.loads(printed("zzz good movie", "--format", "jsonl", "--explain"))
+    assert row["text"] == "zzz good movie" and row["masked"][0]["text"] == "zzz"
+
+
+def test_predict_a_file_to_a_file_and_to_the_screen(run: Run, model: Path, files: Path, tmp_path: Path) -> None:
+    source, out = files / "test.csv", tmp_path / "out.jsonl"
+    code, shown, _ = run("predict", model, "--file", source, "--out", out, "--text-column", "body", "--batch-size", 5)
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert code == 0 and "24 rows answered" in shown and [row["id"] for row in rows] == [str(n) for n in range(24)]
+    assert run("predict", model, "--file", source, "--out", out)[0] == 2
+    assert run("predict", model, "--file", source, "--out", out, "--overwrite")[0] == 0
+    _, shown, _ = run("predict", model, "--file", source)
+    assert len(shown.splitlines()) == 25
+    assert [line.split()[0] for line in shown.splitlines()[1:]] == [row["predicted"] for row in rows]
+
+
+def test_texts_to_a_file(run: Run, model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    assert run("predict", model, "good movie", "--out", out)[0] == 0
+    assert out.read_text().splitlines()[0] == "text,predicted,confidence,p_bad,p_good"
+    assert run("predict", model, "good movie", "--out", out)[0] == 2
+    assert run("predict", model, "bad movie", "--out", out, "--overwrite")[0] == 0
+    assert "bad movie" in out.read_text()
+
+
+def test_stopped_by_the_keyboard_it_says_how_to_go_on(tiny: Callable[[str], Path], files: Path, tmp_path: Path) -> None:
+    out = tmp_path / "my model"
+    process = subprocess.Popen(
+        [*ENTRY, "train", str(files / "train.csv"), "--out", str(out), "--encoder", str(tiny("bert")),
+         "--max-length", "48", "--epochs", "100000", "--set", "patience=0"], stderr=subprocess.PIPE, text=True)
+    log, deadline = out / "training.jsonl", time.monotonic() + 60
+    while not (log.exists() and '"event": "epoch"' in log.read_text()):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130 and "Traceback" not in err
+    last = err.splitlines()[-1]
+    assert last.startswith("stopped; to go on: dualmask train ") and last.endswith("--resume") and f"'{out}'" in last
+
+
+def test_hints_are_given_only_where_a_run_can_go_on() -> None:
+    assert resume_hint(["demo"]) == "." and resume_hint(["predict", "m", "--file", "a.csv"]) == "."
+    assert resume_hint(["predict", "m", "--file=a b.csv", "--out", "o"]).endswith("m '--file=a b.csv' --out o --resume")
+    assert resume_hint(["train", "d", "--resume"]) == "; to go on: dualmask train d --resume"
+
+
+class Words(HTMLParser):
+    """The words of a page, those struck through, and whether every tag is closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.words, self.struck, self.open = "", [], list[str]()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, text: str) -> None:
+        self.words += text
+        if self.open and self.open[-1] == "del":
+            self.struck.append(text)
+
+
+def test_the_demo_trains_shows_and_leaves_a_page_and_a_model(
+    tiny: Callable[[str], Path], data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(demo.TRAINING, "learning_rate", 0.01)
+    screen = StringIO()
+    report = run_demo(tmp_path / "demo", encoder=tiny("bert"), data=data, quick=True,
+                      console=Console(file=screen, width=100))
+    shown, page = " ".join(screen.getvalue().split()), Words((tmp_path / "demo" / "report.html").read_text("utf-8"))
+    model = DefendedClassifier.load(tmp_path / "demo" / "model", device="cpu")
+    tests = sample(data, demo.QUICK).test or []
+    assert report.accuracy == pytest.approx(model.accuracy(tests), abs=1e-4)
+    assert report.accuracy_off == pytest.approx(model.accuracy(tests, defended=False), abs=1e-4)
+    assert report.altered == model.accuracy(altered_at_random(tests))
+    assert not page.open
+    words = " ".join(page.words.split())
+    for figure in (report.accuracy, report.accuracy_off, report.altered, report.altered_off):
+        assert f"{figure:.1%}" in words and f"{figure:.1%}" in shown
+    assert "says nothing about robustness" in words and "says nothing about robustness" in shown
+    for finding in report.findings:
+        expected = model.predict([finding.case.altered], explain=True)
+        assert expected.masked and finding.altered.masked == expected.masked[0]
+        assert finding.altered.label == expected.labels[0]
+        assert finding.case.altered in page.words and finding.clean_off.masked == []
+    assert page.struck and "⟦" in shown and "dualmask predict" in shown
+    run_demo(tmp_path / "demo", encoder=tiny("bert"), data=data, quick=True, console=Console(file=StringIO()))
+
+
+def test_the_demo_never_replaces_a_model_of_another_origin(tmp_path: Path, data: Dataset) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "dualmask.json").write_text("{}")
+    with pytest.raises(OptionError, match="no demo has made"):
+        run_demo(tmp_path, data=data)
+    assert (tmp_path / "model" / "dualmask.json").read_text() == "{}"
+
+
+def test_random_alterations_are_the_same_each_time_and_change_about_their_share() -> None:
+    texts = [Example("an ordinary sentence about nothing much at all", 0)] * 200
+    first = altered_at_random(texts)
+    assert first == altered_at_random(texts)
+    words = [pair for row in first for pair in zip(str(row.text).split(), str(texts[0].text).split(), strict=True)]
+    assert 0.2 < sum(new != old for new, old in words) / len(words) < demo.ALTERED_SHARE
+
+
+def test_samples_keep_the_shares_of_the_classes(data: Dataset) -> None:
+    part = sample(data, demo.Size(20, 10, 6))
+    assert [len(rows or []) for rows in (part.train, part.validation, part.test)] == [20, 10, 6]
+    assert sum(row.label for row in part.train) == 10 and set(part.train) <= set(data.train)
