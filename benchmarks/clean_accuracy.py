@@ -29,7 +29,9 @@ ARMS: dict[str, tuple[str, str, dict[str, object], bool]] = {
 RATES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4)
 
 
-def run_one(arm: str, data_name: str, folder: str, encoder: str, seed: int, changes: dict[str, object]) -> dict[str, object]:
+def run_one(
+    arm: str, data_name: str, folder: str, encoder: str, seed: int, changes: dict[str, object],
+) -> dict[str, object]:
     """Train one classifier and test it under every inference rate."""
     import torch
 
@@ -50,8 +52,9 @@ def run_one(arm: str, data_name: str, folder: str, encoder: str, seed: int, chan
     facts = classifier.facts
     return {"arm": arm, "data": data_name, "seed": seed, "encoder": Path(encoder).name, "test": len(data.test or []),
             "accuracy": accuracies, "undefended": facts["test_accuracy_undefended"],
-            "validation": facts["validation_accuracy"], "epochs": facts["epochs_run"], "best_epoch": facts["best_epoch"],
-            "training": facts["training"], "options": facts["options"], "seconds": round(seconds, 1),
+            "validation": facts["validation_accuracy"], "epochs": facts["epochs_run"],
+            "best_epoch": facts["best_epoch"], "training": facts["training"], "options": facts["options"],
+            "seconds": round(seconds, 1),
             "torch": torch.__version__, "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"}
 
 
@@ -77,7 +80,8 @@ def run_all(args: argparse.Namespace) -> None:
             if process.returncode == 0 and output:
                 with args.out.open("a", encoding="utf-8") as file:
                     file.write(output[-1] + "\n")
-            sys.stderr.write(f"{'done' if process.returncode == 0 else 'FAILED'}: {job[0]} on {job[1]}, seed {job[3]}\n")
+            word = "done" if process.returncode == 0 else "FAILED"
+            sys.stderr.write(f"{word}: {job[0]} on {job[1]}, seed {job[3]}\n")
         time.sleep(0.2)
     sys.stderr.write("".join(f"not run in time: {job[0]} on {job[1]}, seed {job[3]}\n" for job in waiting))
 

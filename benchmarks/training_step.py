@@ -55,8 +55,10 @@ def main() -> None:
     args = parser.parse_args()
     data = load_dataset(args.data)
     held_out = (data.validation or data.train)[-64:]
-    data = replace(data, train=data.train[::max(1, len(data.train) // args.rows)][:args.rows], validation=held_out, test=None)
-    ways = {"trainer": lambda: trainer_seconds(data, args.encoder), "plain": lambda: our_seconds(data, args.encoder, "plain"),
+    rows = data.train[::max(1, len(data.train) // args.rows)][:args.rows]
+    data = replace(data, train=rows, validation=held_out, test=None)
+    ways = {"trainer": lambda: trainer_seconds(data, args.encoder),
+            "plain": lambda: our_seconds(data, args.encoder, "plain"),
             "ddm": lambda: our_seconds(data, args.encoder, "ddm")}
     rounds = [{name: work() for name, work in ways.items()} for _ in range(args.rounds + 1)][1:]  # the first warms up
     median = {name: statistics.median(row[name] / row["trainer"] for row in rounds) for name in ways}

@@ -15,7 +15,7 @@ from dualmask.classifier import DefendedClassifier
 from dualmask.defences import DEFENCES, build_defence, find_defence, preset_training
 from dualmask.defences.ddm import DDM, DDMOptions
 from dualmask.errors import OptionError
-from dualmask.models.encoders import load_encoder, logits
+from dualmask.models.encoders import load_encoder, logits, prepare
 from dualmask.text.encoding import Batch, Encode
 from dualmask.text.examples import Dataset, Example, Text
 from dualmask.training import train
@@ -157,7 +157,13 @@ def test_skipping_leaves_punctuation_and_function_words(encode: Encode) -> None:
         assert shown(asked(defence, [text], encode), encode) == f"[CLS] {expected} [SEP]"
 
 
-@pytest.mark.parametrize("options", [{"skip": "punctuation"}, {"skip": "stop-words"}, {"protect": "qqq, \u2603"}])
+def test_protecting_what_is_no_single_word_is_refused(encode: Encode) -> None:
+    for word in ("\u2603", "the movie", "don't"):
+        with pytest.raises(OptionError, match="single words"):
+            fitted(encode, protect=(word,))
+
+
+@pytest.mark.parametrize("options", [{"skip": "punctuation"}, {"skip": "stop-words"}])
 def test_sparing_what_the_tokenizer_cannot_spell_does_not_spare_all_unknown_words(
     options: dict[str, object], encode: Encode,
 ) -> None:
@@ -295,7 +301,9 @@ def test_mask_positions_change_the_answer(half: str, tiny: Callable[[str], Path]
     answers = []
     for position in ("zero", "normal", "release"):
         defence = fitted(encode, mask_position=position)
-        defence.adapt(model.eval())
+        prepare(model)
+        prepare(model)
+    defence.adapt(model.eval())
         view = trained_on if half == "training" else asked
         batch = view(defence, ["the movie was good"], encode)
         assert batch.mask_position == position
@@ -388,8 +396,8 @@ def test_presets_bring_their_training_settings() -> None:
     assert (paper.schedule, paper.clip, paper.clip_at, paper.epochs, paper.patience) == ("cosine", "value", 1.0, 10, 1)
     assert (release.optimiser, release.learning_rate, release.schedule) == ("adamw", 5e-5, "constant")
     assert (release.clip, release.validate, release.epochs, release.warmup) == ("none", "plain", 5, 0.0)
-    assert (ours.optimiser, ours.learning_rate, ours.schedule, ours.warmup) == ("adamw", 2e-5, "linear", 0.1)
-    assert (ours.clip, ours.clip_at, ours.patience, ours.epochs, ours.validate) == ("norm", 1.0, 1, 10, "defended")
+    assert (ours.optimiser, ours.learning_rate, ours.schedule, ours.warmup) == ("adamw", 5e-5, "linear", 0.1)
+    assert (ours.clip, ours.clip_at, ours.patience, ours.epochs, ours.validate) == ("norm", 1.0, 2, 5, "defended")
     assert {options.batch_size for options in (paper, release, ours)} == {32}
     assert {options.max_length for options in (paper, release, ours)} == {128}
     assert preset_training("ddm", "paper", {"epochs": "3"}).epochs == 3
@@ -404,6 +412,7 @@ def test_fault_a_gives_ordinary_tokens_their_position_twice(family: str, tiny: C
     model, tokenizer = load_encoder(tiny(family), ["bad", "good"])
     encode = Encode(tokenizer, max_length=40)
     defence = fitted(encode, preset="release")
+    prepare(model)
     defence.adapt(model.eval())
     parts, seen = model.base_model.embeddings, []
     hook = parts.register_forward_hook(lambda _, args, output: seen.append(output))
@@ -485,7 +494,7 @@ def test_unknown_names_get_a_hint_and_all_errors_come_at_once() -> None:
         find_defence("dmd")
     with pytest.raises(OptionError, match="no preset 'papre': did you mean 'paper'"):
         build_defence("ddm", preset="papre")
-    with pytest.raises(OptionError, match="unknown option 'rate': there are none here"):
+    with pytest.raises(OptionError, match="unknown option 'rate'; there are none"):
         build_defence("plain", options={"rate": 1})
 
 

@@ -22,13 +22,8 @@ from dualmask.masking.scorers import (
     TokenFrequency,
     WordFrequency,
     build_scorer,
-    contains,
-    first_of_each,
-    first_pieces,
-    keys_of_words,
-    looked_up,
-    word_keys,
 )
+from dualmask.masking.words import contains, first_of_each, first_pieces, keys_of_words, looked_up, word_keys
 from dualmask.models.encoders import load_encoder, logits, prepare
 from dualmask.seeds import scrambled
 from dualmask.text.encoding import Batch, Encode
@@ -333,7 +328,7 @@ def test_words_that_the_tokenizer_cannot_spell_are_unknown_in_general_too(
 
 def test_general_frequency_can_be_turned_round(general: GeneralFrequency, encode: Encode) -> None:
     turned = GeneralFrequency(reverse=True)
-    turned.keys, turned.values = general.keys, general.values
+    turned.keys, turned.values, turned.lettered = general.keys, general.values, general.lettered
     batch = encode(["the movie was dull"], words=True)
     assert torch.equal(turned(batch), -general(batch))
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dualmask.defences import DEFENCES as DEFENCES
     from dualmask.defences import build_defence as build_defence
     from dualmask.defences.base import Defence as Defence
-    from dualmask.defences.base import TrainingOptions as TrainingOptions
+    from dualmask.defences.options import TrainingOptions as TrainingOptions
     from dualmask.errors import DualmaskError as DualmaskError
     from dualmask.integration import MaskInsertionCollator as MaskInsertionCollator
     from dualmask.integration import defend as defend
@@ -29,12 +29,12 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "DefendedClassifier": "classifier", "Masked": "classifier", "Predictions": "classifier",
-    "DEFENCES": "defences", "build_defence": "defences", "Defence": "defences.base", "TrainingOptions": "defences.base",
+    "DEFENCES": "defences", "build_defence": "defences", "Defence": "defences.base", "TrainingOptions": "defences.options",
     "DualmaskError": "errors", "MaskInsertionCollator": "integration", "defend": "integration",
     "predict_file": "prediction", "resolve": "resources",
     "Dataset": "text.examples", "Example": "text.examples", "load_dataset": "text.examples", "train": "training",
 }
-__all__ = ["__version__", *_HOMES]
+__all__ = ["__version__", *_HOMES]  # noqa: PLE0604 (they are strings)
 
 
 def __getattr__(name: str) -> object:

@@ -45,7 +45,8 @@ def write(
                for name, tensor in state.items()}, work / "optimiser.safetensors")
     if best:
         save_file(best, work / "best.safetensors")
-    (work / "progress.json").write_text(json.dumps({"progress": asdict(progress), "settings": settings}), encoding="utf-8")
+    described = {"progress": asdict(progress), "settings": settings}
+    (work / "progress.json").write_text(json.dumps(described), encoding="utf-8")
     older = [folder for folder in found(out) if folder != final]
     shutil.rmtree(final, ignore_errors=True)
     work.rename(final)
@@ -81,8 +82,8 @@ def check_settings(folder: Path, saved: Mapping[str, object], given: Mapping[str
     differing = sorted(key for key in set(saved) | set(now) if saved.get(key) != now.get(key))
     if differing:
         detail = "; ".join(f"{key}: {saved.get(key)!r} then, {now.get(key)!r} now" for key in differing)
-        raise OptionError(f"{folder.parent} holds an unfinished run with other settings ({detail}); give the same ones, "
-                          "or choose another folder, or start over with overwrite.")
+        raise OptionError(f"{folder.parent} holds an unfinished run with other settings ({detail}); give the same "
+                          "ones, or choose another folder, or start over with overwrite.")
 
 
 def found(out: Path) -> list[Path]:

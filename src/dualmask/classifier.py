@@ -4,7 +4,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self, overload
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from dualmask.defences.base import Defence
 from dualmask.errors import DataError, OptionError
 from dualmask.models.encoders import check_length, logits, prepare
-from dualmask.text.encoding import Batch, Encode, length_batches
+from dualmask.text.encoding import Batch, Encode, check_texts, length_batches
 from dualmask.text.examples import Example, Text
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class DefendedNetwork(nn.Module):
 class DefendedClassifier:
     """An encoder with its head, its tokenizer and a defence.
 
-    `predict` gives labels and probabilities; calling the object answers like a Hugging Face text-classification pipeline.
+    `predict` gives labels and probabilities; calling it answers like a Hugging Face text-classification pipeline.
     """
 
     def __init__(
@@ -63,9 +63,10 @@ class DefendedClassifier:
         labels: Sequence[str], max_length: int = 128, facts: Mapping[str, object] | None = None,
     ) -> None:
         if len(labels) != model.config.num_labels:
-            raise OptionError(f"{len(labels)} label names were given for a model with {model.config.num_labels} classes.")
-        check_length(model, max_length)
+            raise OptionError(f"{len(labels)} label names were given for a model with {model.config.num_labels} "
+                              "classes; expected one for each.")
         prepare(model)
+        check_length(model, max_length)
         defence.adapt(model)
         self.network = DefendedNetwork(model, defence)
         self.encode = Encode(tokenizer, max_length=max_length)
@@ -108,18 +109,21 @@ class DefendedClassifier:
         """Rows of like length, their probabilities and the first view of them; a batch too big for memory is halved."""
         if isinstance(texts, str):
             raise DataError("predict takes a list of texts; for one text write predict([text]).")
+        check_texts(texts)
         limit = batch_size or ROWS[self.device.type if self.device.type in ROWS else "cpu"]
         waiting = list(length_batches(texts, rows=limit, cells=1 << 22))[::-1]
         training, _ = self.network.training, self.network.eval()
-        while waiting:
-            rows = waiting.pop()
-            try:
-                yield rows, *self._forward([texts[row] for row in rows], defended=defended)
-            except torch.cuda.OutOfMemoryError:
-                if len(rows) == 1:
-                    raise
-                waiting += [rows[len(rows) // 2:], rows[:len(rows) // 2]]
-        self.network.train(training)
+        try:
+            while waiting:
+                rows = waiting.pop()
+                try:
+                    yield rows, *self._forward([texts[row] for row in rows], defended=defended)
+                except torch.cuda.OutOfMemoryError:
+                    if len(rows) == 1:
+                        raise
+                    waiting += [rows[len(rows) // 2:], rows[:len(rows) // 2]]
+        finally:
+            self.network.train(training)
 
     @torch.no_grad()
     def _forward(self, texts: Sequence[Text], *, defended: bool) -> tuple[Tensor, Batch]:
@@ -135,24 +139,15 @@ class DefendedClassifier:
         found = self.predict([example.text for example in examples], defended=defended).probabilities.argmax(dim=1)
         return float((found == torch.tensor([example.label for example in examples])).float().mean())
 
-    @overload
-    def __call__(self, inputs: Text, *, top_k: Literal[1] = 1) -> list[dict[str, object]]: ...
-    @overload
-    def __call__(self, inputs: list[Text], *, top_k: Literal[1] = 1) -> list[dict[str, object]]: ...
-    @overload
-    def __call__(self, inputs: list[Text], *, top_k: int | None) -> list[list[dict[str, object]]]: ...
-
     def __call__(
         self, inputs: Text | list[Text], *, top_k: int | None = 1,
     ) -> list[dict[str, object]] | list[list[dict[str, object]]]:
         """Like a text-classification pipeline: the best label of each text, or the `top_k` (None: all) of each."""
         texts = inputs if isinstance(inputs, list) else [inputs]
-        ranked = [
-            [{"label": self.labels[index], "score": float(row[index])} for index in row.argsort(descending=True).tolist()]
+        ranked: list[list[dict[str, object]]] = [
+            [{"label": self.labels[best], "score": float(row[best])} for best in row.argsort(descending=True).tolist()]
             for row in self.predict(texts).probabilities]
-        if top_k == 1:
-            return [row[0] for row in ranked]
-        return [row[:top_k] for row in ranked]
+        return [row[0] for row in ranked] if top_k == 1 else [row[:top_k] for row in ranked]
 
     def save(self, folder: str | Path) -> Path:
         """Write a folder that `load` reads, and whose undefended network plain transformers opens too."""

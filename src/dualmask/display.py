@@ -159,7 +159,7 @@ def defence_card(kind: type["Defence"]) -> Group:
 
 
 def _options(kind: type["Defence"]) -> list[Table]:
-    from dualmask.defences.base import TrainingOptions
+    from dualmask.defences.options import TrainingOptions
 
     own = {name: preset.options for name, preset in kind.presets.items()}
     training = {name: preset.training for name, preset in kind.presets.items()}

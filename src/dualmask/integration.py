@@ -45,7 +45,8 @@ class MaskInsertionCollator:
     def __call__(self, features: Sequence[Mapping[str, object]]) -> dict[str, Tensor]:
         batch = batch_of_ids(self.tokenizer, features)
         counts = mask_budget(batch.lengths, self.budget)
-        batch = insert_masks(batch, counts, int(self.tokenizer.mask_token_id))  # type: ignore[arg-type]
+        batch = insert_masks(batch, counts, int(self.tokenizer.mask_token_id), ordinary="kept",
+                             pad_id=int(self.tokenizer.pad_token_id or 0))
         if self.model is None:
             inputs = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
             if "token_type_ids" in features[0]:
@@ -68,7 +69,7 @@ def defend(
     if isinstance(train_texts, str) or not train_texts:
         raise DataError("defend needs the texts that the model was trained on, as a list; "
                         "word frequencies are counted there.")
-    labels = [str(model.config.id2label[index]) for index in range(model.config.num_labels)]
+    labels = [str(label) for _, label in sorted((model.config.id2label or {}).items())]
     guard = build_defence(defence, preset=preset, options=options)
     classifier = DefendedClassifier(model, tokenizer, guard, labels=labels, max_length=max_length,
                                     facts={"defended_after_training": True, "preset": preset})

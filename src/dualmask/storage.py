@@ -3,22 +3,39 @@
 
 import hashlib
 import json
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from dualmask import __version__
 from dualmask.classifier import DefendedClassifier
 from dualmask.defences import DEFENCES, options_as_dict
-from dualmask.defences.base import Defence
 from dualmask.defences.options import make_options
 from dualmask.errors import DualmaskError, ModelFileError, ResourceError
+from dualmask.models.encoders import quiet_transformers
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from torch import Tensor
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 FORMAT = 1
-DESCRIPTION, WEIGHTS, DEFENCE_WEIGHTS = "dualmask.json", "model.safetensors", "defence.safetensors"
+DESCRIPTION, DEFENCE_WEIGHTS = "dualmask.json", "defence.safetensors"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """What `dualmask.json` says."""
+
+    format: int = FORMAT
+    dualmask: str = __version__
+    defence: str
+    options: dict[str, object]
+    labels: list[str]
+    max_length: int
+    sha256: dict[str, str]  # of every other file that the classifier needs
+    training: dict[str, object] = field(default_factory=dict)
 
 
 def save(classifier: DefendedClassifier, folder: Path) -> Path:
@@ -27,19 +44,20 @@ def save(classifier: DefendedClassifier, folder: Path) -> Path:
 
     folder.mkdir(parents=True, exist_ok=True)
     (folder / DESCRIPTION).unlink(missing_ok=True)
-    classifier.model.save_pretrained(folder)
-    classifier.encode.tokenizer.save_pretrained(folder)
     state = {name: tensor.contiguous().cpu() for name, tensor in classifier.defence.state_dict().items()}
-    save_file(state, folder / DEFENCE_WEIGHTS)
+    with TemporaryDirectory(dir=folder, prefix=".saving-") as work, quiet_transformers():
+        classifier.model.save_pretrained(work)
+        classifier.encode.tokenizer.save_pretrained(work)
+        save_file(state, Path(work, DEFENCE_WEIGHTS))
+        parts = sorted(path for path in Path(work).iterdir() if path.is_file())
+        hashes = {path.name: file_hash(path) for path in parts}
+        for path in parts:
+            path.replace(folder / path.name)
+    description = Description(
+        defence=classifier.defence.name, options=options_as_dict(classifier.defence), labels=list(classifier.labels),
+        max_length=classifier.encode.max_length, sha256=hashes, training=classifier.facts)
     (folder / "README.md").write_text(model_card(classifier), encoding="utf-8")
-    description = {
-        "format": FORMAT, "dualmask": __version__,
-        "defence": classifier.defence.name, "options": options_as_dict(classifier.defence),
-        "labels": list(classifier.labels), "max_length": classifier.encode.max_length,
-        "sha256": {name: file_hash(folder / name) for name in (WEIGHTS, DEFENCE_WEIGHTS)},
-        "training": classifier.facts,
-    }
-    (folder / DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+    (folder / DESCRIPTION).write_text(json.dumps(asdict(description), indent=2) + "\n", encoding="utf-8")
     return folder
 
 
@@ -47,43 +65,57 @@ def load(source: str | Path) -> DefendedClassifier:
     """Read a saved folder, or a hub repository that holds one."""
     folder = Path(source) if Path(source).exists() else downloaded(str(source))
     description = read_description(folder)
-    for name, expected in description["sha256"].items():
+    for name, expected in description.sha256.items():
         check_file(folder / name, expected)
-    kind = DEFENCES.get(description["defence"])
+    kind = DEFENCES.get(description.defence)
     if kind is None:
-        raise ModelFileError(f"{folder} was saved with the defence '{description['defence']}', which this version "
-                             f"({__version__}) doesn't know; it was written by dualmask {description['dualmask']}.")
+        raise ModelFileError(f"{folder} was saved with the defence '{description.defence}', which this version "
+                             f"({__version__}) doesn't know; it was written by dualmask {description.dualmask}.")
     try:
-        defence = kind(make_options(kind.Options, description["options"]))
-        model, tokenizer = read_model(folder), read_tokenizer(folder)
+        defence = kind(make_options(kind.Options, description.options))
         classifier = DefendedClassifier(
-            model, tokenizer, defence, labels=description["labels"], max_length=description["max_length"],
-            facts=description["training"])
-        restore_defence(defence, folder / DEFENCE_WEIGHTS)
-    except (KeyError, TypeError, ValueError, OSError, RuntimeError) as error:
-        raise ModelFileError(f"{folder} can't be read as a saved classifier: {error}") from error
+            read_model(folder), read_tokenizer(folder), defence, labels=description.labels,
+            max_length=description.max_length, facts=description.training)
+        defence.restore(read_weights(folder / DEFENCE_WEIGHTS))
+    except (KeyError, TypeError, ValueError, OSError, RuntimeError, AttributeError, DualmaskError) as error:
+        raise ModelFileError(f"{folder} can't be read as a saved classifier ({error}); "
+                             "copy the whole folder again.") from error
     classifier.network.eval()
     return classifier
 
 
-def read_description(folder: Path) -> dict:  # type: ignore[type-arg]
+def read_description(folder: Path) -> Description:
     """The parsed description; any sign that it is not ours is an error of its own."""
     path = folder / DESCRIPTION
     if not path.is_file():
         there = ", ".join(sorted(p.name for p in folder.iterdir())[:8]) if folder.is_dir() else "it is a file"
-        raise ModelFileError(f"{folder} holds no {DESCRIPTION}, so it is no saved dualmask classifier, or its saving was "
-                             f"cut short (there: {there or 'nothing'}). To defend a plain model use dualmask.defend().")
+        raise ModelFileError(f"{folder} holds no {DESCRIPTION}, so it is no saved dualmask classifier, or its saving "
+                             f"was cut short (there: {there or 'nothing'}). To defend a plain model use "
+                             "dualmask.defend().")
     try:
-        description = json.loads(path.read_text(encoding="utf-8"))
-        missing = {"format", "defence", "options", "labels", "max_length", "sha256", "training"} - set(description)
-    except (ValueError, TypeError) as error:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
         raise ModelFileError(f"{path} is not valid JSON ({error}); save or copy the model again.") from error
-    if missing:
-        raise ModelFileError(f"{path} lacks {', '.join(sorted(missing))}; save or copy the model again.")
-    if description["format"] > FORMAT:
-        raise ModelFileError(f"{path} has format {description['format']}; this version reads up to {FORMAT}: "
+    if problem := _wrong(values):
+        raise ModelFileError(f"{path}: {problem}; save or copy the model again.")
+    if values["format"] > FORMAT:
+        raise ModelFileError(f"{path} has format {values['format']}; this version reads up to {FORMAT}: "
                              "update dualmask.")
-    return description  # type: ignore[no-any-return]
+    return Description(**values)
+
+
+def _wrong(values: object) -> str:
+    """What is wrong with the parsed description, if anything."""
+    if not isinstance(values, Mapping):
+        return "expected an object"
+    kinds = {"format": int, "dualmask": str, "defence": str, "options": dict, "labels": list, "max_length": int,
+             "sha256": dict, "training": dict}
+    if missing := sorted(set(kinds) - set(values)):
+        return f"lacks {', '.join(missing)}"
+    if unknown := sorted(set(values) - {f.name for f in fields(Description)}):
+        return f"has unknown entries {', '.join(unknown)}"
+    return "; ".join(f"{name} is {values[name]!r:.40}" for name, kind in kinds.items()
+                     if not isinstance(values[name], kind) or isinstance(values[name], bool))
 
 
 def check_file(path: Path, expected: str) -> None:
@@ -98,24 +130,25 @@ def read_model(folder: Path) -> "PreTrainedModel":
     import torch
     from transformers import AutoModelForSequenceClassification
 
-    model, report = AutoModelForSequenceClassification.from_pretrained(
-        folder, dtype=torch.float32, output_loading_info=True, local_files_only=True)
+    with quiet_transformers():
+        model, report = AutoModelForSequenceClassification.from_pretrained(
+            folder, dtype=torch.float32, output_loading_info=True, local_files_only=True)
     wrong = {key: found for key in ("missing_keys", "unexpected_keys", "mismatched_keys") if (found := report.get(key))}
     if wrong:
-        raise ModelFileError(f"{folder}: weights and config.json don't fit each other: {wrong}; copy the folder again.")
+        raise ModelFileError(f"weights and config.json don't fit each other: {wrong}")
     return model  # type: ignore[no-any-return]
 
 
-def read_tokenizer(folder: Path):  # type: ignore[no-untyped-def]
+def read_tokenizer(folder: Path) -> "PreTrainedTokenizerBase":
     from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
 
-def restore_defence(defence: Defence, path: Path) -> None:
+def read_weights(path: Path) -> dict[str, "Tensor"]:
     from safetensors.torch import load_file
 
-    defence.restore(load_file(path))
+    return load_file(path)
 
 
 def file_hash(path: Path) -> str:
@@ -130,8 +163,6 @@ def downloaded(repository: str) -> Path:
 
 
 def push(classifier: DefendedClassifier, repository: str, *, private: bool) -> str:
-    from tempfile import TemporaryDirectory
-
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -139,7 +170,8 @@ def push(classifier: DefendedClassifier, repository: str, *, private: bool) -> s
         save(classifier, Path(folder))
         try:
             HfApi().create_repo(repository, private=private, exist_ok=True)
-            return str(HfApi().upload_folder(repo_id=repository, folder_path=folder, commit_message="Upload by dualmask"))
+            commit = HfApi().upload_folder(repo_id=repository, folder_path=folder, commit_message="Add the classifier")
+            return str(commit)
         except (HfHubHTTPError, OSError, ValueError) as error:
             raise ResourceError(f"'{repository}' could not be uploaded: {error}. Check the name, your network and your "
                                 "login ('hf auth login'); nothing was changed locally.") from error

@@ -16,8 +16,9 @@ from dualmask import __version__, checkpoints
 from dualmask.checkpoints import Progress, State, network_state
 from dualmask.classifier import DefendedClassifier
 from dualmask.defences import build_defence, options_as_dict, preset_training
-from dualmask.defences.base import Network, TrainingOptions
-from dualmask.errors import DataError, DualmaskError, OptionError
+from dualmask.defences.base import Network
+from dualmask.defences.options import TrainingOptions
+from dualmask.errors import DataError, OptionError
 from dualmask.models.encoders import load_encoder
 from dualmask.seeds import generator, seed_layers
 from dualmask.text.encoding import Batch
@@ -33,7 +34,7 @@ def train(
     options: Mapping[str, object] | None = None, training: Mapping[str, object] | None = None,
     out: str | Path | None = None, resume: bool = False, overwrite: bool = False, progress: bool = True,
 ) -> DefendedClassifier:
-    """Train a classifier with a defence and give it back; with `out` also save it, its log and, until done, checkpoints."""
+    """Train a classifier with a defence; with `out` also save it, its log and, until it is done, checkpoints."""
     settings = preset_training(defence, preset, training)
     guard = build_defence(defence, preset=preset, options=options)
     folder = prepare_folder(Path(out), resume=resume, overwrite=overwrite) if out else None
@@ -41,8 +42,8 @@ def train(
     model, tokenizer = load_encoder(encoder, data.labels, seed=settings.seed)
     classifier = DefendedClassifier(model, tokenizer, guard, labels=data.labels, max_length=settings.max_length)
     guard.fit(data.train, classifier.encode)
-    facts = {"data": data.name, "rows": fingerprint(data), "encoder": str(encoder), "defence": defence, "preset": preset,
-             "options": options_as_dict(guard), "training": asdict(settings)}
+    facts = {"data": data.name, "rows": fingerprint(data), "encoder": str(encoder), "defence": defence,
+             "preset": preset, "options": options_as_dict(guard), "training": asdict(settings)}
     with Reporter(folder, facts, show=progress) as reporter:
         run = Run(classifier, settings, fitted, held_out, reporter=reporter, out=folder, facts=facts)
         run.loop(resume=resume)
@@ -101,8 +102,8 @@ class Run:
                                           encode, generator(seed, "view", state.step))
             loss, answer = self.update(batch.to(self.accelerator.device))
             state.step, state.batch = state.step + 1, state.batch + 1
-            right = (answer.argmax(dim=1).cpu() == batch.labels).float().mean() if state.step % LOG_STEPS == 0 else None
-            self.reporter.step(state, loss, right, self.rate(state.step))
+            self.reporter.step(state, loss, rate=self.rate(state.step - 1), accuracy=(
+                batch_accuracy(answer, batch) if state.step % LOG_STEPS == 0 else None))
             yield
             if time.monotonic() - saved > CHECKPOINT_SECONDS:
                 self.checkpoint()
@@ -134,7 +135,7 @@ class Run:
     @property
     def half_precision(self) -> bool:
         if self.settings.precision == "auto":
-            return self.accelerator.device.type == "cuda" and torch.cuda.is_bf16_supported()
+            return bool(self.accelerator.device.type == "cuda" and torch.cuda.is_bf16_supported())
         return self.settings.precision == "bf16"
 
     def rate(self, step: int) -> float:
@@ -142,7 +143,7 @@ class Run:
 
     def share(self, rows: list[int]) -> list[int]:
         """This process's rows of a batch; a batch smaller than the number of processes is repeated to fill it."""
-        world = self.accelerator.num_processes
+        world = int(self.accelerator.num_processes)
         return (rows * world)[:max(len(rows), world)][self.accelerator.process_index::world]
 
     def end_of_epoch(self) -> None:
@@ -165,6 +166,11 @@ class Run:
                               optimiser=self.optimiser, best=self.best)
 
 
+def batch_accuracy(answer: Tensor, batch: Batch) -> Tensor:
+    assert batch.labels is not None
+    return answer.argmax(dim=1).eq(batch.labels.to(answer.device)).float().mean()
+
+
 def make_optimiser(
     parameters: Iterator[torch.nn.Parameter], settings: TrainingOptions, *, fused: bool,
 ) -> torch.optim.Optimizer:
@@ -173,7 +179,7 @@ def make_optimiser(
 
 
 def learning_rate(step: int, total: int, settings: TrainingOptions) -> float:
-    """The rate at a step, counted from 0: linear warm-up to the peak, then the schedule's way down to the final rate."""
+    """The rate at a step, counted from 0: linear warm-up to the peak, then down to the final rate by the schedule."""
     peak, final = settings.learning_rate, settings.final_rate
     warm = settings.warmup if settings.warmup >= 1 else settings.warmup * total
     if step < warm:
@@ -209,7 +215,9 @@ def prepare_folder(out: Path, *, resume: bool, overwrite: bool) -> Path:
     """A folder to save in; what is there already is never lost unasked."""
     if out.exists() and not out.is_dir():
         raise OptionError(f"{out} is a file; give a folder to save the model in.")
-    held = "a saved model" if (out / "dualmask.json").exists() else "an unfinished run" if checkpoints.found(out) else ""
+    held = "an unfinished run" if checkpoints.found(out) else ""
+    if (out / "dualmask.json").exists():
+        held = "a saved model"
     if held == "an unfinished run" and resume:
         return out
     if held and not overwrite:
@@ -233,10 +241,9 @@ def fingerprint(data: Dataset) -> dict[str, object]:
 def outcome(run: Run, data: Dataset) -> dict[str, object]:
     """What the run measured: accuracies on held-out texts, with the defence on and off."""
     state = run.state
-    found: dict[str, object] = {"best_epoch": state.best_epoch, "epochs_run": state.epoch, "steps": state.step,
-                                "seconds": round(state.seconds, 1), "validation_accuracy": round(state.best_accuracy, 4)}
-    if not math.isfinite(state.best_accuracy):
-        raise DualmaskError("training gave no finite accuracy; lower the learning rate.")
+    found: dict[str, object] = {
+        "best_epoch": state.best_epoch, "epochs_run": state.epoch, "steps": state.step,
+        "seconds": round(state.seconds, 1), "validation_accuracy": round(state.best_accuracy, 4)}
     if data.test:
         found["test_accuracy"] = round(run.classifier.accuracy(data.test), 4)
         found["test_accuracy_undefended"] = round(run.classifier.accuracy(data.test, defended=False), 4)

@@ -18,16 +18,22 @@ if TYPE_CHECKING:
 class Reporter:
     """Follows a run; reads the loss from its device only now and then, since every reading waits for the device."""
 
-    def __init__(self, folder: Path | None, facts: Mapping[str, object], *, show: bool, every: int = 25) -> None:
+    def __init__(self, folder: Path | None, facts: Mapping[str, object], *, show: bool) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
 
         self.console = Console(stderr=True, quiet=not show)
         self.bar = Progress(
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[figures]}"),
             TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
             console=self.console, disable=not (show and self.console.is_terminal), transient=True)
-        self.every = every
         self.file: TextIO | None = (folder / "training.jsonl").open("a", encoding="utf-8") if folder else None
         self.write({"event": "start", **facts})
 
@@ -35,7 +41,9 @@ class Reporter:
         self.bar.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None,
+    ) -> None:
         self.bar.stop()
         if self.file:
             self.file.close()
@@ -47,7 +55,7 @@ class Reporter:
         self.total: Tensor | None = None
         self.count = 0
 
-    def step(self, state: "Progress", loss: "Tensor", accuracy: "Tensor | None", rate: float) -> None:
+    def step(self, state: "Progress", loss: "Tensor", *, rate: float, accuracy: "Tensor | None") -> None:
         """Add a step's loss; every so often show and write the mean."""
         self.total = loss if self.total is None else self.total + loss
         self.count += 1
@@ -56,7 +64,8 @@ class Reporter:
             return
         mean = float(self.total) / self.count
         if mean != mean:
-            raise DualmaskError(f"the loss became NaN by step {state.step}; lower the learning rate or use fp32 precision.")
+            raise DualmaskError(f"the loss became NaN by step {state.step}; lower the learning rate, or train with "
+                                "precision=fp32.")
         self.bar.update(self.task, figures=f"loss {mean:.3f}  accuracy {float(accuracy):.2f}")
         self.write({"event": "step", "epoch": state.epoch + 1, "step": state.step, "loss": round(mean, 5),
                     "batch_accuracy": round(float(accuracy), 4), "learning_rate": rate})

@@ -4,9 +4,9 @@
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from dualmask.defences.base import Defence, TrainingOptions
+from dualmask.defences.base import Defence, Preset
 from dualmask.defences.ddm import DDM
-from dualmask.defences.options import make_options
+from dualmask.defences.options import TrainingOptions, make_options
 from dualmask.errors import OptionError, did_you_mean
 
 DEFENCES: dict[str, type[Defence]] = {kind.name: kind for kind in (Defence, DDM)}
@@ -21,14 +21,19 @@ def find_defence(name: str) -> type[Defence]:
 def build_defence(name: str, *, preset: str = "recommended", options: Mapping[str, object] | None = None) -> Defence:
     """A defence with a preset's options, changed by those given."""
     kind = find_defence(name)
+    return kind(make_options(kind.Options, {**find_preset(name, preset).options, **(options or {})}))
+
+
+def find_preset(name: str, preset: str) -> Preset:
+    kind = find_defence(name)
     if preset not in kind.presets:
         raise OptionError(f"the defence '{name}' has no preset '{preset}'{did_you_mean(preset, kind.presets)}")
-    return kind(make_options(kind.Options, {**kind.presets[preset].options, **(options or {})}))
+    return kind.presets[preset]
 
 
 def preset_training(name: str, preset: str, changes: Mapping[str, object] | None = None) -> TrainingOptions:
     """The training options that go with a preset, changed by those given."""
-    return make_options(TrainingOptions, {**find_defence(name).presets[preset].training, **(changes or {})})
+    return make_options(TrainingOptions, {**find_preset(name, preset).training, **(changes or {})})
 
 
 def options_as_dict(defence: Defence) -> dict[str, object]:

@@ -32,28 +32,6 @@ class Network(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingOptions:
-    """Every setting of the training loop; a defence's preset may bring its paper's own."""
-
-    epochs: int = 10
-    batch_size: int = 32
-    max_length: int = 128
-    optimiser: Literal["adamw", "adam"] = "adamw"
-    learning_rate: float = 2e-5
-    final_rate: float = 0.0
-    schedule: Literal["linear", "cosine", "constant"] = "linear"
-    warmup: float = 0.1  # share of all steps; 1 or more: that many steps
-    weight_decay: float = 0.01
-    clip: Literal["norm", "value", "none"] = "norm"
-    clip_at: float = 1.0
-    patience: int = 1  # epochs without a better validation accuracy before training stops; 0: never stop early
-    validation_share: float = 0.1  # held out, stratified, where the data has no validation part
-    validate: Literal["defended", "plain"] = "defended"
-    precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 on a GPU that has it
-    seed: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
 class NoOptions:
     """A defence without settings."""
 

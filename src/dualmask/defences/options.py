@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options by name, from Python or from text: unknown names and impossible values are all reported at once."""
+"""Options by name, from Python or from text, all mistakes reported at once; and the options of training itself."""
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -19,7 +19,7 @@ def make_options(kind: type[T], given: Mapping[str, object]) -> T:
     values: dict[str, Any] = {}
     for name, value in given.items():
         if name not in names:
-            problems.append(f"unknown option '{name}'" + (did_you_mean(name, names) if names else ": there are none here"))
+            problems.append(f"unknown option '{name}'" + (did_you_mean(name, names) if names else "; there are none."))
             continue
         try:
             values[name] = converted(value, hints[name])
@@ -42,7 +42,9 @@ def converted(value: object, hint: Any) -> object:
         return converted(value, next(part for part in get_args(hint) if part is not NoneType))
     if get_origin(hint) is tuple:
         parts = value.split(",") if isinstance(value, str) else value
-        return tuple(str(part).strip() for part in parts if str(part).strip())  # type: ignore[attr-defined]
+        if not isinstance(parts, list | tuple):
+            raise ValueError("expected a list, or text with commas")
+        return tuple(str(part).strip() for part in parts if str(part).strip())
     return _scalar(value, hint)
 
 
@@ -53,12 +55,27 @@ def _scalar(value: object, kind: type) -> object:
             raise ValueError("expected true or false")
         return known[str(value).lower()]
     try:
-        number = kind(value)  # type: ignore[call-arg]
-    except (TypeError, ValueError):
+        number = kind(value)
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(f"expected {'a whole number' if kind is int else 'a number'}") from None
     if kind is int and isinstance(value, float) and number != value:
         raise ValueError("expected a whole number")
     return number
+
+
+def check_shares(**shares: float) -> None:
+    wrong = [f"{name} is {value}; expected a share between 0 and 1." for name, value in shares.items()
+             if not 0 <= value <= 1]
+    if wrong:
+        raise OptionError("\n".join(wrong))
+
+
+def check_least(**pairs: tuple[float, float]) -> None:
+    """Each name with its value and the least it may be."""
+    wrong = [f"{name} is {value}; expected at least {least:g}." for name, (value, least) in pairs.items()
+             if not value >= least]
+    if wrong:
+        raise OptionError("\n".join(wrong))
 
 
 def parse_assignments(pairs: list[str]) -> dict[str, str]:
@@ -67,3 +84,31 @@ def parse_assignments(pairs: list[str]) -> dict[str, str]:
     if wrong:
         raise OptionError(f"option '{wrong[0]}' has no value; write name=value, e.g. test_rate=0.2.")
     return {name.strip().replace("-", "_"): value.strip() for name, value in (pair.split("=", 1) for pair in pairs)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions:
+    """Every setting of the training loop; a defence's preset may bring its paper's own."""
+
+    epochs: int = 5
+    batch_size: int = 32
+    max_length: int = 128
+    optimiser: Literal["adamw", "adam"] = "adamw"
+    learning_rate: float = 5e-5
+    final_rate: float = 0.0
+    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    warmup: float = 0.1  # share of all steps; 1 or more: that many steps
+    weight_decay: float = 0.01
+    clip: Literal["norm", "value", "none"] = "norm"
+    clip_at: float = 1.0
+    patience: int = 2  # epochs without a better validation accuracy before training stops; 0: never stop early
+    validation_share: float = 0.1  # held out, stratified, where the data has no validation part
+    validate: Literal["defended", "plain"] = "defended"
+    precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 on a GPU that has it
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_least(epochs=(self.epochs, 1), batch_size=(self.batch_size, 1), max_length=(self.max_length, 4),
+                    learning_rate=(self.learning_rate, 0), final_rate=(self.final_rate, 0), warmup=(self.warmup, 0),
+                    weight_decay=(self.weight_decay, 0), clip_at=(self.clip_at, 0), patience=(self.patience, 0))
+        check_shares(validation_share=self.validation_share)

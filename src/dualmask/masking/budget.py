@@ -19,7 +19,8 @@ def mask_budget(lengths: Tensor, rate: float, *, rounding: Rounding = "ceil") ->
     """
     if not 0 <= rate <= 1:
         raise OptionError(f"a mask rate of {rate} was given; expected a share of the tokens between 0 and 1.")
-    exact = Fraction(str(rate))  # the decimal that was written, not its binary neighbour
+    # the decimal that was written, not its binary neighbour; a millionth is finer than any text is long
+    exact = Fraction(str(rate)).limit_denominator(1_000_000)
     if rounding == "ceil":
         return -(-lengths * exact.numerator // exact.denominator)
     floor = lengths * exact.numerator // exact.denominator
@@ -31,10 +32,13 @@ def counted_length(lengths: Tensor, counted: Counted, *, specials: int) -> Tenso
     return lengths + {"body": 0, "body+sep": 1, "all": specials}[counted]
 
 
-def longest_body(limit: int, rate: float, *, rounding: Rounding = "ceil", specials: int = 2) -> int:
+def longest_body(
+    limit: int, rate: float, *, rounding: Rounding = "ceil", specials: int = 2, counted: Counted = "body",
+) -> int:
     """The largest body n with n + M(n) + specials <= limit, so that masks and special tokens all fit."""
     import torch
 
     bodies = torch.arange(limit - specials + 1)
-    total = bodies + mask_budget(bodies, rate, rounding=rounding) + specials
-    return int(bodies[total <= limit].max())
+    masks = mask_budget(counted_length(bodies, counted, specials=specials), rate, rounding=rounding)
+    total = bodies + masks + specials
+    return int(bodies[total <= limit].max()) if bool((total <= limit).any()) else 0

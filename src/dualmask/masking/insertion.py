@@ -15,7 +15,7 @@ Ordinary = Literal["shifted", "kept"]
 
 def insert_masks(
     batch: Batch, counts: Tensor, mask_id: int, *,
-    place: Place = "start", ordinary: Ordinary = "shifted", segments: bool = False,
+    place: Place = "start", ordinary: Ordinary = "shifted", segments: bool = False, pad_id: int = 0,
     generator: torch.Generator | None = None,
 ) -> Batch:
     """Insert `counts` masks into each row; nothing is removed.
@@ -29,13 +29,14 @@ def insert_masks(
     anchors = _anchors(batch, counts, extra, place=place, segments=segments, generator=generator)
     keys = torch.cat([torch.arange(length, device=batch.device).expand(rows, -1) * 2, anchors * 2 + 1], dim=1)
     order = keys.argsort(dim=1, stable=True)  # (rows, length + extra)
-    kinds = batch.token_type_ids.gather(1, (anchors + 1).clamp(max=length - 1))  # a mask joins the text it precedes
-    new = {"token_type_ids": kinds}
+    last = batch.attention_mask.sum(dim=1, keepdim=True) - 1
+    kinds = batch.token_type_ids.gather(1, (anchors + 1).minimum(last))  # a mask joins the text it precedes
+    new = {"token_type_ids": kinds, "input_ids": torch.full_like(kinds, pad_id)}
     tensors = {name: torch.cat([tensor, new.get(name, _blank(tensor, extra))], dim=1).gather(1, order)
                for name, tensor in batch.per_token().items()}
     masks = (order >= length) & (keys.gather(1, order) < 2 * length)
     widest = int((tensors["attention_mask"].sum(dim=1) + counts).max()) if rows else 0
-    moved = replace(batch, **tensors)
+    moved = batch.with_tensors(tensors)
     places = torch.arange(length + extra, device=batch.device).expand(rows, -1)
     positions = places if ordinary == "shifted" else torch.where(masks, places, moved.positions)
     inserted = replace(
@@ -47,7 +48,7 @@ def insert_masks(
 
 def cut(batch: Batch, length: int) -> Batch:
     """Drop every column from `length` on."""
-    return replace(batch, **{name: tensor[:, :length] for name, tensor in batch.per_token().items()})
+    return batch.with_tensors({name: tensor[:, :length] for name, tensor in batch.per_token().items()})
 
 
 def _anchors(
@@ -59,8 +60,8 @@ def _anchors(
     number = torch.arange(extra, device=batch.device).expand(rows, -1)
     if place == "start":
         anchors = torch.zeros_like(number)
-        if segments:  # the later half opens the second text, which starts where the token type turns 1
-            second = (batch.body & (batch.token_type_ids == 1)).int()
+        if segments:  # the later half opens the second text, which starts behind a special token inside
+            second = (batch.body & ((~batch.body).cumsum(dim=1) > 1)).int()
             opening = torch.where(second.any(dim=1), second.argmax(dim=1) - 1, 0)
             anchors = torch.where(number < (counts[:, None] + 1) // 2, anchors, opening[:, None])
     elif place == "random":  # any gap from behind [CLS] to in front of the last [SEP]

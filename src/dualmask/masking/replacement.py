@@ -38,11 +38,17 @@ def replace_highest(
     if unit != "token":
         scores = pooled(scores, groups, pooling)
     columns = torch.arange(groups.shape[1], device=batch.device).expand_as(groups)
-    heads = (groups == columns) if candidates is None else (groups == columns) & candidates
+    heads = groups == columns
+    if candidates is not None:  # a unit may be masked where any of its tokens may, and only those tokens are
+        heads = heads & torch.zeros_like(groups).scatter_reduce(
+            1, groups.clamp(min=0), (candidates & (groups >= 0)).long(), "amax").bool()
     rank = ranks(scores.masked_fill(~heads, -torch.inf), ties)
     chosen = heads & (rank < counts[:, None])  # (rows, length), at the heads
     masks = chosen.gather(1, groups.clamp(min=0)) & (groups >= 0)
-    return replace(batch, input_ids=batch.input_ids.masked_fill(masks, mask_id), masks=batch.masks | masks, scores=scores)
+    if candidates is not None:
+        masks = masks & candidates
+    masked = batch.input_ids.masked_fill(masks, mask_id)
+    return replace(batch, input_ids=masked, masks=batch.masks | masks, scores=scores)
 
 
 def pooled(scores: Tensor, groups: Tensor, pooling: Pooling) -> Tensor:

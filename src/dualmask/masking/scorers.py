@@ -8,6 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from dualmask.errors import DualmaskError, OptionError
+from dualmask.masking.words import (
+    first_of_each,
+    first_pieces,
+    keys_of_words,
+    lettered_tokens,
+    looked_up,
+    word_keys,
+)
 from dualmask.seeds import scrambled
 from dualmask.text.encoding import Batch, Encode
 from dualmask.text.examples import Text
@@ -70,7 +78,7 @@ class WordFrequency(Scorer):
     def fit(self, texts: Sequence[Text], encode: Encode) -> None:
         seen = [word_keys(batch)[first_pieces(batch)]
                 for batch in encode.corpus(texts, words=True, truncated=self.truncated)]
-        self.keys, self.values = torch.cat(seen).unique(return_counts=True)
+        self.keys, self.values = torch.unique(torch.cat(seen), return_counts=True)
 
     def forward(self, batch: Batch) -> Tensor:
         scores = self.sign * phi(looked_up(self.keys, self.values, keys := word_keys(batch)), self.unseen)
@@ -81,24 +89,30 @@ class WordFrequency(Scorer):
 
 
 class GeneralFrequency(Scorer):
-    """Rarity in English at large (wordfreq's Zipf scale, 0 to 8), by whole words; unknown words count as 0."""
+    """Rarity in English at large (wordfreq's Zipf scale, 0 to 8), by whole words; unknown words count as 0.
+
+    Words without a letter (punctuation, numbers) are not in such a list and say nothing: they come last.
+    """
 
     by_word = True
     keys: Tensor
     values: Tensor
+    lettered: Tensor  # (vocabulary,) bool
 
     def __init__(self, *, reverse: bool = False) -> None:
         super().__init__()
         self.sign = 1.0 if reverse else -1.0
         self.register_buffer("keys", torch.zeros(0, dtype=torch.long))
         self.register_buffer("values", torch.zeros(0))
+        self.register_buffer("lettered", torch.zeros(0, dtype=torch.bool))
 
     def fit(self, texts: Sequence[Text], encode: Encode) -> None:
         """Turn the word list into a table over this tokenizer's pieces, so that scoring needs no strings."""
         try:
             from wordfreq import cB_to_freq, freq_to_zipf, get_frequency_list
         except ImportError as error:
-            raise DualmaskError("the scorer 'general' needs the package wordfreq: pip install 'dualmask[words]'.") from error
+            raise DualmaskError("the scorer 'general' needs the package wordfreq: "
+                                "pip install 'dualmask[words]'.") from error
         keys, values = [], []
         for centibels, bucket in enumerate(get_frequency_list("en", "best")):
             if bucket:
@@ -106,9 +120,14 @@ class GeneralFrequency(Scorer):
                 values.append(torch.full(keys[-1].shape, freq_to_zipf(cB_to_freq(-centibels))))
         # the list falls in frequency, so the first entry of a key is its highest
         self.keys, self.values = first_of_each(torch.cat(keys), torch.cat(values))
+        self.lettered = lettered_tokens(encode)
 
     def forward(self, batch: Batch) -> Tensor:
-        return self.sign * looked_up(self.keys, self.values, word_keys(batch))
+        zipf = looked_up(self.keys, self.values, word_keys(batch))
+        word = batch.words.clamp(min=0)
+        pieces = self.lettered[batch.input_ids].long() * batch.body
+        letters = torch.zeros_like(word).scatter_reduce(1, word, pieces, "amax")
+        return self.sign * torch.where(letters.gather(1, word) > 0, zipf, -self.sign * 8.0)
 
 
 class Surprisal(Scorer):
@@ -167,11 +186,11 @@ class GradientNorm(Scorer):
             raise DualmaskError("the scorer 'gradient' was not given a model; call adapt() first.")
         model, = self._model
         with torch.enable_grad():
-            embeddings = model.get_input_embeddings()(batch.input_ids).detach().requires_grad_()
+            embeddings: Tensor = model.get_input_embeddings()(batch.input_ids).detach().requires_grad_()
             answer = logits(model, batch, embeddings=embeddings)
             loss = torch.nn.functional.cross_entropy(answer, answer.argmax(dim=1), reduction="sum")
-            gradient, = torch.autograd.grad(loss, embeddings)
-        return gradient.norm(dim=2)
+            gradient: Tensor = torch.autograd.grad(loss, embeddings)[0]
+        return gradient.square().sum(dim=2).sqrt()
 
 
 class RandomScore(Scorer):
@@ -189,58 +208,6 @@ class RandomScore(Scorer):
 
 def phi(counts: Tensor, unseen: Unseen) -> Tensor:
     return counts.clamp(min=1 if unseen == "once" else 0).float().log1p()
-
-
-def first_pieces(batch: Batch) -> Tensor:
-    """Bool, (rows, length): tokens that open a word."""
-    before = torch.nn.functional.pad(batch.words, (1, 0), value=-1)[:, :-1]
-    return batch.body & (batch.words != before)
-
-
-def word_keys(batch: Batch) -> Tensor:
-    """A 64-bit fingerprint of each token's whole word, (rows, length), from its pieces and their order."""
-    opens = first_pieces(batch)
-    columns = torch.arange(batch.input_ids.shape[1], device=batch.device).expand_as(batch.words)
-    start = torch.where(opens, columns, 0).cummax(dim=1).values
-    piece = scrambled(batch.input_ids + (columns - start) * (1 << 32)).masked_fill(~batch.body, 0)
-    word = batch.words.clamp(min=0)
-    return torch.zeros_like(piece).scatter_add(1, word, piece).gather(1, word)
-
-
-def looked_up(keys: Tensor, values: Tensor, wanted: Tensor) -> Tensor:
-    """The value of each wanted key in a sorted table, 0 where it has none."""
-    if not len(keys):
-        return torch.zeros_like(wanted, dtype=values.dtype)
-    place = torch.searchsorted(keys, wanted).clamp(max=len(keys) - 1)
-    return torch.where(keys[place] == wanted, values[place], torch.zeros_like(values[place]))
-
-
-def first_of_each(keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-    """Sorted unique keys, each with the value that came first."""
-    ordered, order = keys.sort(stable=True)
-    first = torch.ones_like(ordered, dtype=torch.bool)
-    first[1:] = ordered[1:] != ordered[:-1]
-    return ordered[first], values[order][first]
-
-
-def keys_of_words(words: Sequence[str], encode: Encode) -> Tensor:
-    """The fingerprints of words in the ways a tokenizer may write them.
-
-    Byte-level tokenizers write a word differently inside a text, and cased ones at its start. A word that the
-    tokenizer cuts in two ("don't") is known by its last part alone, so such words are left out.
-    """
-    keys = []
-    for form in ("{}", "a {}"):
-        whole = 1 if form == "{}" else 2
-        for batch in encode.corpus(sorted({form.format(case) for word in words for case in (word, word.capitalize())}),
-                                   words=True):
-            fits = batch.words.max(dim=1, keepdim=True).values == whole - 1
-            keys.append(word_keys(batch)[first_pieces(batch) & fits & (batch.words == whole - 1)])
-    return torch.cat(keys)
-
-
-def contains(keys: Tensor, wanted: Tensor) -> Tensor:
-    return looked_up(keys, torch.ones_like(keys), wanted) == 1
 
 
 def build_scorer(

@@ -2,17 +2,19 @@
 """Encoders with a classification head, and how each family is told where a token stands."""
 
 import inspect
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from dualmask.errors import EncoderError, OptionError
 from dualmask.seeds import seed_layers
-from dualmask.text.encoding import Batch
+from dualmask.text.encoding import Batch, MaskPosition
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -24,7 +26,7 @@ OFFSET_BY_PADDING = ("camembert", "mpnet", "roberta", "xlm-roberta")  # their fi
 
 
 class ZeroablePositions(nn.Embedding):
-    """A position table in which the id `ZERO` gives the zero vector, with no gradient; weights and keys are unchanged."""
+    """A position table in which the id `ZERO` gives the zero vector, without gradient; its weights are unchanged."""
 
     latest: Tensor  # the ids asked for last, for layers further up that need them too
 
@@ -40,10 +42,13 @@ def _mask_blind_mpnet() -> type[nn.Module]:
     class MaskBlindMPNetEncoder(MPNetEncoder):
         """MPNet's relative bias read off the given positions, and none to or from a token at position `ZERO`."""
 
-        def compute_position_bias(self, x, position_ids=None, num_buckets=32):  # type: ignore[no-untyped-def]
+        table: tuple[ZeroablePositions]
+
+        def compute_position_bias(self, x: Tensor, position_ids: Tensor | None = None, num_buckets: int = 32) -> Tensor:
             places = self.table[0].latest
             relative = places[:, None, :] - places[:, :, None]  # (rows, queries, keys)
-            bias = self.relative_attention_bias(self.relative_position_bucket(relative, num_buckets=num_buckets))
+            buckets = cast(Any, self).relative_position_bucket(relative, num_buckets=num_buckets)
+            bias: Tensor = self.relative_attention_bias(buckets)
             nowhere = places == ZERO
             blind = nowhere[:, None, :] | nowhere[:, :, None]
             return bias.masked_fill(blind[..., None], 0.0).permute(0, 3, 1, 2)  # (rows, heads, queries, keys)
@@ -56,25 +61,37 @@ def load_encoder(
 ) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
     """An encoder by resource name, path or hub id, with a new classification head for these labels."""
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
-    from transformers.utils import logging
 
     from dualmask.resources import resolve
 
     folder = resolve(str(name), kind="encoder")
-    logging.disable_progress_bar()
-    verbosity = logging.get_verbosity()
-    logging.set_verbosity_error()  # a new head is what we ask for; the loader would warn about it
     seed_layers(seed, "head")
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-        model = AutoModelForSequenceClassification.from_pretrained(
-            folder, id2label=dict(enumerate(labels)), label2id={label: i for i, label in enumerate(labels)},
-            num_labels=len(labels), dtype=torch.float32)
+        with quiet_transformers():  # a new head is what we ask for; the loader would warn about it
+            tokenizer = AutoTokenizer.from_pretrained(folder)
+            model = AutoModelForSequenceClassification.from_pretrained(
+                folder, id2label=dict(enumerate(labels)), label2id={label: i for i, label in enumerate(labels)},
+                num_labels=len(labels), dtype=torch.float32)
     except (OSError, ValueError, KeyError) as error:
         raise EncoderError(f"'{name}' can't be loaded as an encoder: {error}") from error
-    finally:
-        logging.set_verbosity(verbosity)
     return model, tokenizer
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """No progress bars and warnings from the library's loader, whose reports we read ourselves."""
+    from transformers.utils import logging
+
+    library = cast(Any, logging)  # its functions are untyped
+    verbosity, bars = library.get_verbosity(), library.is_progress_bar_enabled()
+    library.set_verbosity_error()
+    library.disable_progress_bar()
+    try:
+        yield
+    finally:
+        library.set_verbosity(verbosity)
+        if bars:
+            library.enable_progress_bar()
 
 
 def prepare(model: "PreTrainedModel") -> None:
@@ -87,8 +104,9 @@ def prepare(model: "PreTrainedModel") -> None:
     if table is not None:
         table.__class__ = ZeroablePositions
     if family == "mpnet" and table is not None:
-        model.base_model.encoder.__class__ = _mask_blind_mpnet()
-        model.base_model.encoder.table = (table,)  # in a tuple: no second copy of its weights
+        encoder = cast(Any, model.base_model).encoder
+        encoder.__class__ = _mask_blind_mpnet()
+        encoder.table = (table,)  # in a tuple: no second copy of its weights
 
 
 def position_table(model: "PreTrainedModel") -> nn.Embedding | None:
@@ -97,32 +115,34 @@ def position_table(model: "PreTrainedModel") -> nn.Embedding | None:
     return table if isinstance(table, nn.Embedding) else None
 
 
-def has_absolute_positions(model: "PreTrainedModel") -> bool:
-    return model.config.model_type in ABSOLUTE
-
-
 def longest_input(model: "PreTrainedModel") -> int:
     """Tokens that the model has positions for."""
     return int(model.config.max_position_embeddings) - _first_position(model)
 
 
-def check_release(model: "PreTrainedModel") -> None:
-    if model.config.model_type not in ("bert", "electra", "roberta"):
+def check_mask_position(model: "PreTrainedModel", mask_position: MaskPosition) -> None:
+    """Say so where a way to place masks means nothing in this model."""
+    family = model.config.model_type
+    if mask_position == "zero" and family in RELATIVE:
+        warnings.warn(f"encoders of the family '{family}' have relative positions: [MASK] has no position embedding to "
+                      "zero, and tokens keep their distance to it.", stacklevel=3)
+    if mask_position == "release" and family not in ("bert", "electra", "roberta"):
         raise OptionError("mask_position='release' reproduces a fault of BERT-like inputs, which the family "
-                          f"'{model.config.model_type}' doesn't have. Choose 'zero' or 'normal'.")
+                          f"'{family}' doesn't have. Choose 'zero' or 'normal'.")
 
 
 def check_length(model: "PreTrainedModel", length: int) -> None:
     if length > (longest := longest_input(model)):
-        raise OptionError(f"inputs of up to {length} tokens were asked for, but this encoder has positions for {longest}; "
-                          "lower max_length.")
+        raise OptionError(f"inputs of up to {length} tokens were asked for, but this encoder has positions for "
+                          f"{longest}; lower max_length.")
 
 
 def logits(model: "PreTrainedModel", batch: Batch, *, embeddings: Tensor | None = None) -> Tensor:
     """The model's answer to a batch, (rows, classes); `embeddings` stand in for the word embeddings."""
+    check_length(model, batch.input_ids.shape[1])
     arguments = model_inputs(model, batch)
     if batch.mask_position == "release":
-        embeddings = release_embeddings(model, batch)
+        embeddings = release_embeddings(model, batch, embeddings)
     if embeddings is not None:
         arguments["inputs_embeds"] = embeddings
         del arguments["input_ids"]
@@ -132,7 +152,7 @@ def logits(model: "PreTrainedModel", batch: Batch, *, embeddings: Tensor | None 
 def model_inputs(model: "PreTrainedModel", batch: Batch) -> dict[str, Tensor]:
     """A batch as the arguments that this model's forward takes, positions in its own numbering."""
     arguments = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
-    accepted = _accepted(type(model))
+    accepted = _accepted(cast(Any, type(model)))
     if "position_ids" in accepted:
         places = batch.positions + _first_position(model)
         zero = batch.mask_position == "zero" and position_table(model) is not None
@@ -142,17 +162,18 @@ def model_inputs(model: "PreTrainedModel", batch: Batch) -> dict[str, Tensor]:
     return arguments
 
 
-def release_embeddings(model: "PreTrainedModel", batch: Batch) -> Tensor:
+def release_embeddings(model: "PreTrainedModel", batch: Batch, words: Tensor | None) -> Tensor:
     """The released DDM code's input: positions and types added by hand, which the model then adds a second time."""
-    parts = model.base_model.embeddings
+    parts = cast(Any, model.base_model).embeddings
     zeroed = (batch.positions + _first_position(model)).masked_fill(batch.masks, ZERO)
-    words = parts.word_embeddings(batch.input_ids)
+    words = parts.word_embeddings(batch.input_ids) if words is None else words
     return cast(Tensor, words + parts.position_embeddings(zeroed) + parts.token_type_embeddings(batch.token_type_ids))
 
 
 def _first_position(model: "PreTrainedModel") -> int:
     offset = model.config.model_type in OFFSET_BY_PADDING
-    return int(model.config.pad_token_id) + 1 if offset else 0
+    table = position_table(model)
+    return int(table.padding_idx or 0) + 1 if offset and table is not None else 0
 
 
 @lru_cache(maxsize=32)

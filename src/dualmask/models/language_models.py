@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from dualmask.errors import EncoderError
+from dualmask.models.encoders import quiet_transformers
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -19,13 +20,14 @@ def load_language_model(name: str, *, vocabulary: int) -> tuple["PreTrainedModel
 
     folder = resolve(name, kind="encoder")
     try:
-        model, report = AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
-        tokenizer = AutoTokenizer.from_pretrained(folder)
+        with quiet_transformers():
+            model, report = AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+            tokenizer = AutoTokenizer.from_pretrained(folder)
     except (OSError, ValueError, KeyError) as error:
         raise EncoderError(f"'{name}' can't be loaded as a masked language model: {error}") from error
     if report["missing_keys"]:
-        raise EncoderError(f"'{name}' has no masked-language-model head (its weights lack "
-                           f"{sorted(report['missing_keys'])[0]}); give a masked language model such as bert-base-uncased.")
+        raise EncoderError(f"'{name}' has no masked-language-model head: its weights lack "
+                           f"{sorted(report['missing_keys'])[0]}. Give a masked language model.")
     if model.config.vocab_size != vocabulary or tokenizer.mask_token_id is None:
         raise EncoderError(f"'{name}' has {model.config.vocab_size} tokens and the encoder {vocabulary}; "
                            "the language model must share the encoder's tokenizer.")

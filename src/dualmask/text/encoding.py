@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Texts to tensors: one batch type that every defence, encoder and attack speaks."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from dualmask.text.examples import Text
 if TYPE_CHECKING:
     from transformers import BatchEncoding, PreTrainedTokenizerBase
 
+SURROGATES = re.compile("[\ud800-\udfff]")
 MaskPosition = Literal["zero", "normal", "release"]
 
 
@@ -47,7 +49,10 @@ class Batch:
     def to(self, device: torch.device) -> Self:
         moved = {f.name: value.to(device, non_blocking=True) for f in fields(self)
                  if isinstance(value := getattr(self, f.name), Tensor)}
-        return replace(self, **moved)
+        return self.with_tensors(moved)
+
+    def with_tensors(self, tensors: Mapping[str, Tensor]) -> Self:
+        return replace(self, **cast(dict[str, Any], tensors))
 
     def with_labels(self, labels: Sequence[int]) -> Self:
         return replace(self, labels=torch.tensor(labels, dtype=torch.long, device=self.device))
@@ -66,15 +71,16 @@ class Encode:
             raise EncoderError(f"the tokenizer {type(tokenizer).__name__} is a slow one, which can't tell words from "
                                "pieces; save a fast tokenizer (tokenizer.json) beside the model.")
         if tokenizer.mask_token_id is None:
-            raise EncoderError(f"the tokenizer {type(tokenizer).__name__} has no mask token, and masking needs one; take "
-                               "a masked-language-model encoder such as 'minilm', 'bert-base-uncased' or "
+            raise EncoderError(f"the tokenizer {type(tokenizer).__name__} has no mask token, and masking needs one; "
+                               "take a masked-language-model encoder such as 'minilm', 'bert-base-uncased' or "
                                "'roberta-base', or add one with tokenizer.add_special_tokens({'mask_token': '[MASK]'}) "
                                "and train the model with it.")
         if max_length < 4:
             raise EncoderError(f"max_length is {max_length}; at least 4 are needed for special tokens and one of text.")
         self.tokenizer = tokenizer
         self.max_length = max_length
-        self.mask_id = int(tokenizer.mask_token_id)  # type: ignore[arg-type]
+        self.mask_id = int(tokenizer.mask_token_id)
+        self.pad_id = int(tokenizer.pad_token_id or 0)
         self.vocabulary_size = len(tokenizer)
 
     def __call__(self, texts: Sequence[Text], *, max_length: int | None = None, words: bool = False) -> Batch:
@@ -97,10 +103,10 @@ class Encode:
         pairs = [text[1] for text in clean if not isinstance(text, str)]
         if pairs and len(pairs) != len(clean):
             raise DataError("single texts and text pairs are mixed in one batch; give all of one kind.")
-        return self.tokenizer(
+        return cast("BatchEncoding", self.tokenizer(
             firsts, pairs or None, truncation=True, max_length=max_length or self.max_length, padding=True,
-            return_token_type_ids=True, return_attention_mask=True, return_special_tokens_mask=True,
-            split_special_tokens=True)
+            padding_side="right", return_token_type_ids=True, return_attention_mask=True,
+            return_special_tokens_mask=True, split_special_tokens=True))
 
     def corpus(self, texts: Sequence[Text], *, words: bool = False, truncated: bool = False) -> Iterator[Batch]:
         """All of the texts, uncut unless `truncated`, in batches of bounded size and in no particular order."""
@@ -116,14 +122,16 @@ class Encode:
                 lengths[row] = length
         return lengths
 
-    def special_tokens(self, *, pair: bool) -> int:
-        return self.tokenizer.num_special_tokens_to_add(pair)
+    def special_tokens(self, texts: Sequence[Text]) -> int:
+        """How many special tokens each of these texts, or pairs, gets."""
+        return self.tokenizer.num_special_tokens_to_add(pair=bool(texts) and not isinstance(texts[0], str))
 
 
 def batch_of_ids(tokenizer: "PreTrainedTokenizerBase", features: Sequence[Mapping[str, object]]) -> Batch:
     """Rows that were tokenised elsewhere, padded; special tokens are told by their ids."""
     names = [name for name in ("input_ids", "attention_mask", "token_type_ids") if name in features[0]]
-    padded = tokenizer.pad([{name: row[name] for name in names} for row in features], return_tensors="pt")
+    rows = [{name: cast(list[int], row[name]) for name in names} for row in features]
+    padded = tokenizer.pad(rows, return_tensors="pt", padding_side="right")
     ids = padded["input_ids"]
     special = [token for name in ("cls", "sep", "pad", "bos", "eos")
                if (token := getattr(tokenizer, f"{name}_token_id")) is not None]
@@ -132,6 +140,13 @@ def batch_of_ids(tokenizer: "PreTrainedTokenizerBase", features: Sequence[Mappin
         input_ids=ids, attention_mask=attended, token_type_ids=padded.get("token_type_ids", torch.zeros_like(ids)),
         positions=torch.arange(ids.shape[1]).expand_as(ids), words=torch.full_like(ids, -1),
         body=attended.bool() & ~torch.isin(ids, torch.tensor(special)), masks=torch.zeros_like(ids, dtype=torch.bool))
+
+
+def check_texts(texts: Sequence[Text]) -> None:
+    """All single texts or all pairs."""
+    kinds = {isinstance(readable(text), str) for text in texts}
+    if len(kinds) > 1:
+        raise DataError("single texts and text pairs are mixed; give all of one kind.")
 
 
 def characters(text: Text) -> int:
@@ -156,7 +171,7 @@ def readable(text: Text) -> Text:
     if isinstance(text, str):
         if text.isascii():
             return text
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return SURROGATES.sub("\ufffd", text)  # one for one, so that spans still fit
     if isinstance(text, tuple) and len(text) == 2 and all(isinstance(part, str) for part in text):
         return str(readable(text[0])), str(readable(text[1]))
     raise DataError(f"expected a text or a pair of texts, got {type(text).__name__}: {text!r:.60}")
