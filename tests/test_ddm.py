@@ -302,8 +302,7 @@ def test_mask_positions_change_the_answer(half: str, tiny: Callable[[str], Path]
     for position in ("zero", "normal", "release"):
         defence = fitted(encode, mask_position=position)
         prepare(model)
-        prepare(model)
-    defence.adapt(model.eval())
+        defence.adapt(model.eval())
         view = trained_on if half == "training" else asked
         batch = view(defence, ["the movie was good"], encode)
         assert batch.mask_position == position

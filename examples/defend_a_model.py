@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: T201
+"""Put DDM's inference half in front of a classifier that was fine-tuned without it.
+
+    python examples/defend_a_model.py [ENCODER]
+
+Such a network never met masks in training, so it may lose more to them than one trained with the collator.
+"""
+
+import sys
+import tempfile
+
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from dualmask import DefendedClassifier, Example, defend, resolve
+
+ADJECTIVES = [["bad", "awful", "poor", "dull"], ["good", "great", "fine", "superb"]]
+SENTENCES = ["the movie was {}", "a {} plot and a {} actor", "the scene with the actor was very {}", "a very {} movie"]
+ROWS = [Example(sentence.replace("{}", word), label) for label, words in enumerate(ADJECTIVES) for word in words
+        for sentence in SENTENCES]
+
+
+def fine_tuned(encoder: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Stands for the model that you have already."""
+    folder = resolve(encoder, kind="encoder")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForSequenceClassification.from_pretrained(
+        folder, id2label={0: "negative", 1: "positive"}, label2id={"negative": 0, "positive": 1})
+    inputs = tokenizer([str(text) for text, _ in ROWS], padding=True, return_tensors="pt")
+    labels = torch.tensor([label for _, label in ROWS])
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    model.train()
+    for _ in range(12):
+        model(**inputs, labels=labels).loss.backward()
+        optimiser.step()
+        optimiser.zero_grad()
+    return model.eval(), tokenizer
+
+
+def main(encoder: str) -> None:
+    model, tokenizer = fine_tuned(encoder)
+    classifier = defend(model, tokenizer, [text for text, _ in ROWS], max_length=48)
+    for defended in (False, True):
+        state = "on" if defended else "off"
+        print(f"defence {state}: {classifier.accuracy(ROWS, defended=defended):.3f} of the training rows right")
+    with tempfile.TemporaryDirectory() as folder:
+        classifier.save(folder)  # plain transformers opens this folder too, without the defence
+        again = DefendedClassifier.load(folder)
+        for masked in again.predict(["the movie was a supreb plot"], explain=True).masked or []:
+            print("distrusted:", ", ".join(f"'{span.text}' at {span.start}" for span in masked))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else "minilm")
