@@ -9,16 +9,18 @@ import sys
 import tempfile
 
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, Trainer, TrainingArguments
+from transformers.utils import logging
 
-from dualmask import MaskInsertionCollator, defend, resolve
+from dualmask import Example, MaskInsertionCollator, defend, resolve
 
-ADJECTIVES = [["bad", "awful", "poor", "dull"], ["good", "great", "fine", "superb"]]
-SENTENCES = ["the movie was {}", "a {} plot and a {} actor", "the scene with the actor was very {}", "a very {} movie"]
-ROWS = [(sentence.replace("{}", word), label) for label, words in enumerate(ADJECTIVES) for word in words
-        for sentence in SENTENCES]
+SUBJECTS = ["movie", "plot", "cast", "ending", "music", "script", "hero", "scene"]
+ADJECTIVES = [["bad", "awful"], ["good", "great"]]
+ROWS = [(f"the {subject} was very {word}", label) for label, words in enumerate(ADJECTIVES) for word in words
+        for subject in SUBJECTS]
 
 
 def main(encoder: str) -> None:
+    logging.set_verbosity_error()  # the loader would tell that the head is new
     folder = resolve(encoder, kind="encoder")  # a resource's name, a folder or a hub id
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForSequenceClassification.from_pretrained(
@@ -32,18 +34,17 @@ def main(encoder: str) -> None:
     print(f"what the network is trained on: {shown}")
     with tempfile.TemporaryDirectory() as out:
         settings = TrainingArguments(
-            out, num_train_epochs=3, per_device_train_batch_size=8, learning_rate=1e-4, report_to="none",
-            save_strategy="no", logging_strategy="no", disable_tqdm=True)
+            out, num_train_epochs=4, per_device_train_batch_size=8, learning_rate=2e-4, report_to="none",
+            save_strategy="no", logging_strategy="no", disable_tqdm=True, dataloader_pin_memory=False)
         trained = Trainer(model, settings, train_dataset=rows, data_collator=collator).train()
     print(f"{trained.global_step} steps, mean loss {trained.training_loss:.3f}")
 
     # 2. the inference half: word counts are taken from the texts that the model was trained on
     texts = [text for text, _ in ROWS]
     classifier = defend(model, tokenizer, texts, max_length=48)
-    labels = ["negative", "positive"]
-    right = sum(labels[label] == found for (_, label), found in zip(ROWS, classifier.predict(texts).labels, strict=True))
-    print(f"{right} of the {len(texts)} training rows right with the defence on")
-    print(classifier(["the movie was gerat"]))
+    accuracy = classifier.accuracy([Example(text, label) for text, label in ROWS])
+    print(f"{accuracy:.3f} of the training rows right with the defence on")
+    print(classifier(["the movie was very gerat"]))
 
 
 if __name__ == "__main__":

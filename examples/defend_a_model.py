@@ -12,13 +12,14 @@ import tempfile
 
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging
 
 from dualmask import DefendedClassifier, Example, defend, resolve
 
-ADJECTIVES = [["bad", "awful", "poor", "dull"], ["good", "great", "fine", "superb"]]
-SENTENCES = ["the movie was {}", "a {} plot and a {} actor", "the scene with the actor was very {}", "a very {} movie"]
-ROWS = [Example(sentence.replace("{}", word), label) for label, words in enumerate(ADJECTIVES) for word in words
-        for sentence in SENTENCES]
+SUBJECTS = ["movie", "plot", "cast", "ending", "music", "script", "hero", "scene"]
+ADJECTIVES = [["bad", "awful"], ["good", "great"]]
+ROWS = [Example(f"the {subject} was very {word}", label) for label, words in enumerate(ADJECTIVES) for word in words
+        for subject in SUBJECTS]
 
 
 def fine_tuned(encoder: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -39,6 +40,7 @@ def fine_tuned(encoder: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
 
 
 def main(encoder: str) -> None:
+    logging.set_verbosity_error()  # the loader would tell that the head is new
     model, tokenizer = fine_tuned(encoder)
     classifier = defend(model, tokenizer, [text for text, _ in ROWS], max_length=48)
     for defended in (False, True):
@@ -47,7 +49,7 @@ def main(encoder: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         classifier.save(folder)  # plain transformers opens this folder too, without the defence
         again = DefendedClassifier.load(folder)
-        for masked in again.predict(["the movie was a supreb plot"], explain=True).masked or []:
+        for masked in again.predict(["the mvoie was very great"], explain=True).masked or []:
             print("distrusted:", ", ".join(f"'{span.text}' at {span.start}" for span in masked))
 
 

@@ -14,13 +14,13 @@ from pathlib import Path
 
 from dualmask import DefendedClassifier, load_dataset, train
 
-ADJECTIVES = {"positive": ["good", "great", "fine", "superb"], "negative": ["bad", "awful", "poor", "dull"]}
-SENTENCES = ["the movie was {}", "a {} plot and a {} actor", "the scene with the actor was very {}", "a very {} movie"]
+SUBJECTS = ["movie", "plot", "cast", "ending", "music", "script", "hero", "scene"]
+ADJECTIVES = {"positive": ["good", "great"], "negative": ["bad", "awful"]}
 
 
 def write_reviews(path: Path) -> None:
-    rows = [(sentence.replace("{}", word), label) for label, words in ADJECTIVES.items() for word in words
-            for sentence in SENTENCES]
+    rows = [(f"the {subject} was very {word}", label) for label, words in ADJECTIVES.items() for word in words
+            for subject in SUBJECTS]
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([("text", "label"), *rows])  # columns are found by their names
 
@@ -30,7 +30,7 @@ def main(encoder: str) -> None:
         write_reviews(reviews := Path(folder, "reviews.csv"))
         data = load_dataset(reviews, test=reviews)  # for real figures give a file that was not trained on
         train(data, encoder=encoder, defence="ddm", preset="recommended", options={"test_rate": 0.1},
-              training={"epochs": 3, "learning_rate": 1e-4, "batch_size": 8, "max_length": 48},
+              training={"epochs": 4, "learning_rate": 2e-4, "batch_size": 8, "max_length": 48},
               out=Path(folder, "model"), progress=False)
 
         classifier = DefendedClassifier.load(Path(folder, "model"))
@@ -38,7 +38,7 @@ def main(encoder: str) -> None:
         print(f"labels: {', '.join(classifier.labels)}; {facts['epochs_run']} epochs, {facts['steps']} steps")
         print(f"accuracy on the training rows: {facts['test_accuracy']:.3f} with the defence on, "
               f"{facts['test_accuracy_undefended']:.3f} with it off")
-        texts = ["the movie was great", "the movie was gerat", "an awful plot"]
+        texts = ["the actor was very good", "the mvoie was very great", "an awful film"]
         answers = classifier.predict(texts)
         for text, label, row in zip(texts, answers.labels, answers.probabilities.tolist(), strict=True):
             print(f"{label:>8} {max(row):.2f}  {text}")

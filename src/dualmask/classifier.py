@@ -47,6 +47,7 @@ class DefendedNetwork(nn.Module):
         super().__init__()
         self.model = model
         self.defence = defence
+        self.train(model.training)
 
     def forward(self, batch: Batch, embeddings: Tensor | None = None) -> Tensor:
         return logits(self.model, batch, embeddings=embeddings)

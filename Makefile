@@ -1,0 +1,23 @@
+# Two commands, each with all of its own set-up:
+#   make demo   train a defended classifier on film reviews, and look at what it distrusts
+#   make test   check style, types and behaviour
+PYTHON ?= python3
+VENV ?= .venv
+READY := $(VENV)/ready
+
+.PHONY: demo test
+.DEFAULT_GOAL := demo
+
+demo: $(READY)
+	$(VENV)/bin/dualmask demo --out demo
+
+test: $(READY)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/python -m pytest
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "dualmask needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Choose one: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $(READY)

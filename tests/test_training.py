@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The loop: schedules, batches, repeatability, early stopping, and going on after a kill."""
+
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dualmask import checkpoints, training
+from dualmask.defences import preset_training
+from dualmask.defences.options import TrainingOptions
+from dualmask.errors import DataError, DualmaskError, ModelFileError, OptionError
+from dualmask.text.examples import Dataset, Example
+from dualmask.training import bucketed, learning_rate, train
+from dualmask.training_log import Reporter
+
+FAST: dict[str, object] = {"epochs": 2, "learning_rate": 1e-3, "max_length": 40, "batch_size": 8, "patience": 0}
+Tiny = Callable[[str], Path]
+
+
+def weights(classifier: object) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in classifier.network.state_dict().items()}  # type: ignore[attr-defined]
+
+
+def equal(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+def log_of(folder: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (folder / "training.jsonl").read_text().split("\n") if line]
+
+
+# Schedules and batches
+
+
+def test_linear_schedule_rises_and_falls() -> None:
+    settings = TrainingOptions(learning_rate=1.0, warmup=0.1)
+    rates = [learning_rate(step, 100, settings) for step in range(100)]
+    assert rates[:10] == pytest.approx([(step + 1) / 10 for step in range(10)])
+    assert rates[10] == 1.0
+    assert rates[55] == pytest.approx(0.5)
+    assert rates[-1] == pytest.approx(1 / 90)
+
+
+def test_cosine_schedule_ends_at_the_final_rate() -> None:
+    settings = TrainingOptions(learning_rate=1.0, final_rate=0.1, warmup=0.0, schedule="cosine")
+    assert learning_rate(0, 100, settings) == 1.0
+    assert learning_rate(50, 100, settings) == pytest.approx(0.55)
+    assert learning_rate(100, 100, settings) == pytest.approx(0.1)
+
+
+def test_constant_schedule_stays() -> None:
+    settings = TrainingOptions(learning_rate=3.0, warmup=0.0, schedule="constant")
+    assert {learning_rate(step, 10, settings) for step in range(10)} == {3.0}
+
+
+@pytest.mark.parametrize(("epochs", "expected"), [(1, 4.8e-7), (3, 1.44e-6), (10, 4.8e-6)])
+def test_the_papers_warm_up_outlasts_training_on_mr(epochs: int, expected: float) -> None:
+    """10,000 steps of warm-up against 240 steps an epoch: the rate that the text prescribes, literally."""
+    rate = learning_rate(240 * epochs - 1, 2400, preset_training("ddm", "paper"))
+    assert rate == pytest.approx(expected, rel=1e-6)
+
+
+@given(st.lists(st.integers(1, 128), min_size=1, max_size=300), st.integers(1, 16), st.integers(0, 5))
+def test_batches_hold_every_row_once(lengths: list[int], size: int, seed: int) -> None:
+    batches = bucketed(lengths, size, torch.Generator().manual_seed(seed))
+    assert Counter(row for batch in batches for row in batch) == Counter(range(len(lengths)))
+    assert all(len(batch) <= size for batch in batches)
+    assert batches == bucketed(lengths, size, torch.Generator().manual_seed(seed))
+
+
+def test_batches_hold_texts_of_like_length_in_changing_order() -> None:
+    lengths = torch.randint(5, 100, (640,), generator=torch.Generator().manual_seed(0)).tolist()
+    batches = bucketed(lengths, 16, torch.Generator().manual_seed(1))
+    padded = sum(max(lengths[row] for row in batch) * len(batch) for batch in batches)
+    assert padded < 1.1 * sum(lengths)
+    assert batches != bucketed(lengths, 16, torch.Generator().manual_seed(2))
+    assert [max(lengths[row] for row in batch) for batch in batches] != sorted(max(lengths[row] for row in batch)
+                                                                              for batch in batches)
+
+
+# Repeatability and options
+
+
+def test_same_seed_same_weights(tiny: Tiny, data: Dataset) -> None:
+    first, again, other = (weights(train(data, encoder=tiny("bert"), training={**FAST, "seed": seed}, progress=False))
+                           for seed in (3, 3, 4))
+    assert equal(first, again)
+    assert not equal(first, other)
+
+
+def test_training_learns_and_records_what_it_did(tiny: Tiny, data: Dataset, tmp_path: Path) -> None:
+    classifier = train(data, encoder=tiny("bert"), defence="plain", out=tmp_path / "m", progress=False,
+                       training={**FAST, "epochs": 12, "learning_rate": 5e-3})
+    assert classifier.accuracy(data.train, defended=False) > 0.8
+    epochs = [record for record in log_of(tmp_path / "m") if record["event"] == "epoch"]
+    assert len(epochs) == 12
+    best = max(float(str(record["validation_accuracy"])) for record in epochs)
+    assert classifier.facts["validation_accuracy"] == pytest.approx(best, abs=1e-4)
+    assert classifier.accuracy(data.validation or []) == pytest.approx(best, abs=1e-6), "the best weights are restored"
+    assert classifier.facts["test_accuracy"] == pytest.approx(classifier.accuracy(data.test or []), abs=1e-4)
+    assert not checkpoints.found(tmp_path / "m")
+
+
+def test_training_stops_when_patience_ends(tiny: Tiny, data: Dataset) -> None:
+    classifier = train(data, encoder=tiny("bert"), progress=False,
+                       training={**FAST, "epochs": 30, "patience": 2, "learning_rate": 0.0})
+    assert (classifier.facts["best_epoch"], classifier.facts["epochs_run"]) == (1, 3)
+
+
+def test_validation_sees_the_defence_unless_told_otherwise(
+    tiny: Tiny, data: Dataset, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[bool] = []
+    real = training.DefendedClassifier.accuracy
+
+    def spy(self: training.DefendedClassifier, examples: list[Example], *, defended: bool = True) -> float:
+        asked.append(defended)
+        return real(self, examples, defended=defended)
+
+    monkeypatch.setattr(training.DefendedClassifier, "accuracy", spy)
+    plain = replace(data, test=None)
+    train(plain, encoder=tiny("bert"), training={**FAST, "epochs": 1}, progress=False)
+    train(plain, encoder=tiny("bert"), training={**FAST, "epochs": 1, "validate": "plain"}, progress=False)
+    assert asked == [True, False]
+
+
+@pytest.mark.parametrize("clip", ["norm", "value"])
+def test_clipping_bounds_the_gradient(clip: str, tiny: Tiny, data: Dataset) -> None:
+    """A bound far under Adam's epsilon leaves no step worth the name."""
+    options = {**FAST, "epochs": 1, "weight_decay": 0.0}
+    still = train(data, encoder=tiny("bert"), training={**options, "clip": clip, "clip_at": 1e-20}, progress=False)
+    moved = train(data, encoder=tiny("bert"), training={**options, "clip": "none"}, progress=False)
+    start = train(data, encoder=tiny("bert"), training={**options, "learning_rate": 0.0}, progress=False)
+    change = {name: max(float((weights(run)[key].float() - tensor.float()).abs().max())
+                        for key, tensor in weights(start).items() if tensor.numel()) for name, run in (("still", still), ("moved", moved))}
+    assert change["still"] < 1e-6 < change["moved"]
+
+
+def test_optimisers_differ(tiny: Tiny, data: Dataset) -> None:
+    adam, adamw = (weights(train(data, encoder=tiny("bert"), progress=False,
+                                 training={**FAST, "epochs": 1, "optimiser": name, "weight_decay": 0.5}))
+                   for name in ("adam", "adamw"))
+    assert not equal(adam, adamw)
+
+
+@pytest.mark.parametrize("wrong", [{"epochs": 0}, {"batch_size": 0}, {"learning_rate": -1}, {"validation_share": 2},
+                                   {"learning_rate": "nan"}, {"clip": "hard"}, {"epoch": 3}])
+def test_impossible_training_options_are_refused(wrong: dict[str, object], data: Dataset) -> None:
+    with pytest.raises(OptionError, match=str(next(iter(wrong)))):
+        train(data, training=wrong)
+
+
+def test_a_loss_that_explodes_is_named(tiny: Tiny, data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "LOG_STEPS", 1)
+    with pytest.raises(DualmaskError, match="NaN.*learning rate"):
+        train(data, encoder=tiny("bert"), progress=False,
+              training={**FAST, "epochs": 20, "learning_rate": 1e30, "warmup": 0.0, "clip": "none"})
+
+
+def test_too_few_rows_to_hold_out(tiny: Tiny) -> None:
+    few = Dataset("few", ("a", "b"), [Example("the", 0), Example("movie", 1)], None, None)
+    with pytest.raises(DataError, match="hold out"):
+        train(few, encoder=tiny("bert"), training=FAST, progress=False)
+
+
+def test_no_tensor_is_left_behind_by_a_step(tiny: Tiny, data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    live: list[int] = []
+    real = Reporter.step
+
+    def counted(self: Reporter, *args: object, **options: object) -> None:
+        real(self, *args, **options)  # type: ignore[arg-type]
+        live.append(sum(issubclass(type(thing), torch.Tensor) for thing in gc.get_objects()) if self.count > 9 else 0)
+
+    monkeypatch.setattr(Reporter, "step", counted)
+    train(replace(data, test=None), encoder=tiny("bert"), training={**FAST, "epochs": 3}, progress=False)
+    assert len(live) == 36
+    assert max(live[24:]) <= max(live[12:24]), "as many tensors in the third epoch as in the second"
+
+
+# Folders, checkpoints, resuming
+
+
+class Killed(Exception):
+    """Stands for a process that ends in the middle of an epoch."""
+
+
+def test_a_killed_run_goes_on_to_the_same_weights(
+    tiny: Tiny, data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    options = {**FAST, "epochs": 3}
+    whole = weights(train(data, encoder=tiny("bert"), training=options, progress=False))
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
+    real = Reporter.step
+
+    def killing(self: Reporter, state: checkpoints.Progress, *args: object, **rest: object) -> None:
+        real(self, state, *args, **rest)  # type: ignore[arg-type]
+        if state.step == 17:
+            raise Killed
+
+    monkeypatch.setattr(Reporter, "step", killing)
+    with pytest.raises(Killed):
+        train(data, encoder=tiny("bert"), training=options, out=tmp_path / "m", progress=False)
+    monkeypatch.setattr(Reporter, "step", real)
+    assert [folder.name for folder in checkpoints.found(tmp_path / "m")] == ["checkpoint-000000016-0001"]
+    with pytest.raises(OptionError, match="unfinished run.*resume"):
+        train(data, encoder=tiny("bert"), training=options, out=tmp_path / "m", progress=False)
+    resumed = train(data, encoder=tiny("bert"), training=options, out=tmp_path / "m", resume=True, progress=False)
+    assert equal(weights(resumed), whole)
+    assert resumed.facts["steps"] == 36
+
+
+def test_a_process_killed_for_good_goes_on(tiny: Tiny, data: Dataset, tmp_path: Path) -> None:
+    out = tmp_path / "m"
+    (tmp_path / "job.py").write_text(f"""
+import json, sys, time
+from dualmask import training
+from dualmask.text.examples import Dataset, Example
+from dualmask.training_log import Reporter
+import torch
+torch.set_num_threads(1)  # as in the test's own process: sums depend on it
+training.CHECKPOINT_SECONDS = 0.0
+real = Reporter.step
+def slow(self, *args, **rest):
+    real(self, *args, **rest)
+    time.sleep(0.05)
+Reporter.step = slow
+rows = [[Example(*row) for row in part] for part in json.load(open({str(tmp_path / 'data.json')!r}))]
+training.train(Dataset("toy", ("bad", "good"), *rows), encoder={str(tiny('bert'))!r}, training={FAST!r},
+               out={str(out)!r}, progress=False)
+""")
+    (tmp_path / "data.json").write_text(json.dumps([data.train, data.validation, data.test]))
+    process = subprocess.Popen([sys.executable, tmp_path / "job.py"])
+    deadline = time.monotonic() + 60
+    while not checkpoints.found(out) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert checkpoints.found(out)
+    assert not (out / "dualmask.json").exists()
+    resumed = train(data, encoder=tiny("bert"), training=FAST, out=out, resume=True, progress=False)
+    assert equal(weights(resumed), weights(train(data, encoder=tiny("bert"), training=FAST, progress=False)))
+
+
+def unfinished(tiny: Tiny, data: Dataset, out: Path) -> None:
+    """Leave a folder as a run does that ended after its first epoch."""
+    real = training.Run.end_of_epoch
+
+    def ending(self: training.Run) -> None:
+        real(self)
+        raise Killed
+
+    training.Run.end_of_epoch = ending  # type: ignore[method-assign]
+    try:
+        with pytest.raises(Killed):
+            train(data, encoder=tiny("bert"), training=FAST, out=out, progress=False)
+    finally:
+        training.Run.end_of_epoch = real  # type: ignore[method-assign]
+
+
+def test_resuming_with_other_settings_or_data_is_refused(tiny: Tiny, data: Dataset, tmp_path: Path) -> None:
+    unfinished(tiny, data, tmp_path)
+    with pytest.raises(OptionError, match=r"other settings.*training.*0\.001.*0\.002"):
+        train(data, encoder=tiny("bert"), training={**FAST, "learning_rate": 2e-3}, out=tmp_path, resume=True,
+              progress=False)
+    with pytest.raises(OptionError, match="other settings.*rows"):
+        train(replace(data, train=data.train[::-1]), encoder=tiny("bert"), training=FAST, out=tmp_path, resume=True,
+              progress=False)
+    assert checkpoints.found(tmp_path), "nothing was lost"
+    train(data, encoder=tiny("bert"), training=FAST, out=tmp_path, resume=True, progress=False)
+
+
+def test_a_damaged_checkpoint_is_named(tiny: Tiny, data: Dataset, tmp_path: Path) -> None:
+    unfinished(tiny, data, tmp_path)
+    path = checkpoints.found(tmp_path)[-1] / "network.safetensors"
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(ModelFileError, match="checkpoint.*delete it"):
+        train(data, encoder=tiny("bert"), training=FAST, out=tmp_path, resume=True, progress=False)
+
+
+def test_nothing_is_overwritten_unasked(tiny: Tiny, data: Dataset, tmp_path: Path) -> None:
+    short = {**FAST, "epochs": 1}
+    train(data, encoder=tiny("bert"), training=short, out=tmp_path / "m", progress=False)
+    before = (tmp_path / "m" / "dualmask.json").read_bytes()
+    for resume in (False, True):
+        with pytest.raises(OptionError, match="already holds a saved model"):
+            train(data, encoder=tiny("bert"), training=short, out=tmp_path / "m", resume=resume, progress=False)
+    assert (tmp_path / "m" / "dualmask.json").read_bytes() == before
+    train(data, encoder=tiny("bert"), training=short, out=tmp_path / "m", overwrite=True, progress=False)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OptionError, match="is a file"):
+        train(data, encoder=tiny("bert"), out=tmp_path / "file")
+
+
+def test_no_checkpoint_uses_pickle(tiny: Tiny, data: Dataset, tmp_path: Path) -> None:
+    unfinished(tiny, data, tmp_path)
+    names = {path.suffix for path in checkpoints.found(tmp_path)[-1].iterdir()}
+    assert names == {".safetensors", ".json"}
