@@ -3,11 +3,13 @@
 
     python benchmarks/clean_accuracy.py run --encoder ENCODER --data mr=FOLDER --data ag_news=FOLDER --out RECORDS
     python benchmarks/clean_accuracy.py table RECORDS
+    python benchmarks/clean_accuracy.py rates RECORDS      # the same arm at several learning rates
 
 `run` trains every arm that RECORDS (JSON Lines) lacks, several processes at a time; `table` prints what is recorded.
 """
 
 import argparse
+import hashlib
 import json
 import statistics
 import subprocess
@@ -50,12 +52,18 @@ def run_one(
             classifier.defence.options = replace(classifier.defence.options, test_rate=rate)  # type: ignore[type-var]
         accuracies[f"{rate}"] = round(classifier.accuracy(data.test or []), 4)
     facts = classifier.facts
-    return {"arm": arm, "data": data_name, "seed": seed, "encoder": Path(encoder).name, "test": len(data.test or []),
+    return {"arm": arm, "data": data_name, "seed": seed, "encoder": Path(encoder).name,
+            "encoder_sha256": weights_hash(Path(encoder)), "test": len(data.test or []),
             "accuracy": accuracies, "undefended": facts["test_accuracy_undefended"],
             "validation": facts["validation_accuracy"], "epochs": facts["epochs_run"],
             "best_epoch": facts["best_epoch"], "training": facts["training"], "options": facts["options"],
             "seconds": round(seconds, 1),
             "torch": torch.__version__, "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"}
+
+
+def weights_hash(folder: Path) -> str:
+    weights = folder / "model.safetensors"
+    return hashlib.sha256(weights.read_bytes()).hexdigest() if weights.is_file() else ""
 
 
 def run_all(args: argparse.Namespace) -> None:
@@ -104,6 +112,19 @@ def table(path: Path) -> str:
     return "\n".join(lines)
 
 
+def rates(path: Path) -> str:
+    """Mean accuracies over seeds by learning rate, which is chosen by validation; the test column is for the record."""
+    groups: dict[float, list[dict[str, object]]] = defaultdict(list)
+    for row in read(path):
+        groups[float(row["training"]["learning_rate"])].append(row)  # type: ignore[index]
+    lines = ["| data | training | learning rate | seeds | validation | test |", "|---" * 6 + "|"]
+    for rate, rows in sorted(groups.items()):
+        cells = [summary([float(str(row["validation"])) for row in rows]),
+                 summary([row["accuracy"]["preset"] for row in rows])]  # type: ignore[index]
+        lines.append(f"| {rows[0]['data']} | {rows[0]['arm']} | {rate:g} | {len(rows)} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def summary(values: list[float]) -> str:
     if not values:
         return "-"
@@ -125,13 +146,14 @@ def main() -> None:
     runner.add_argument("--training", default="{}", help="training options for every arm, as JSON")
     commands.add_parser("one").add_argument("job")
     commands.add_parser("table").add_argument("records", type=Path)
+    commands.add_parser("rates").add_argument("records", type=Path)
     args = parser.parse_args()
     if args.command == "run":
         run_all(args)
     elif args.command == "one":
         sys.stdout.write(json.dumps(run_one(*json.loads(args.job))) + "\n")
     else:
-        sys.stdout.write(table(args.records) + "\n")
+        sys.stdout.write((table if args.command == "table" else rates)(args.records) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: T201
 """DDM inside your own Hugging Face training script: one collator before training, one call after it.
 
     python examples/collator_with_trainer.py [ENCODER]

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: T201
 """Put DDM's inference half in front of a classifier that was fine-tuned without it.
 
     python examples/defend_a_model.py [ENCODER]

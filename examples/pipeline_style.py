@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: T201
 """A defended classifier in the place of a text-classification pipeline, and what it says beyond one.
 
     python examples/pipeline_style.py [ENCODER]

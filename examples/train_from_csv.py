@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: T201
 """From a CSV file to a saved, defended classifier, and back from disk.
 
     python examples/train_from_csv.py [ENCODER]

@@ -144,9 +144,12 @@ def test_clipping_bounds_the_gradient(clip: str, tiny: Tiny, data: Dataset) -> N
     still = train(data, encoder=tiny("bert"), training={**options, "clip": clip, "clip_at": 1e-20}, progress=False)
     moved = train(data, encoder=tiny("bert"), training={**options, "clip": "none"}, progress=False)
     start = train(data, encoder=tiny("bert"), training={**options, "learning_rate": 0.0}, progress=False)
-    change = {name: max(float((weights(run)[key].float() - tensor.float()).abs().max())
-                        for key, tensor in weights(start).items() if tensor.numel()) for name, run in (("still", still), ("moved", moved))}
-    assert change["still"] < 1e-6 < change["moved"]
+
+    def change(run: object) -> float:
+        return max(float((weights(run)[key].float() - tensor.float()).abs().max())
+                   for key, tensor in weights(start).items() if tensor.numel())
+
+    assert change(still) < 1e-6 < change(moved)
 
 
 def test_optimisers_differ(tiny: Tiny, data: Dataset) -> None:
@@ -165,7 +168,7 @@ def test_impossible_training_options_are_refused(wrong: dict[str, object], data:
 
 def test_a_loss_that_explodes_is_named(tiny: Tiny, data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "LOG_STEPS", 1)
-    with pytest.raises(DualmaskError, match="NaN.*learning rate"):
+    with pytest.raises(DualmaskError, match=r"NaN.*learning rate"):
         train(data, encoder=tiny("bert"), progress=False,
               training={**FAST, "epochs": 20, "learning_rate": 1e30, "warmup": 0.0, "clip": "none"})
 
@@ -193,7 +196,7 @@ def test_no_tensor_is_left_behind_by_a_step(tiny: Tiny, data: Dataset, monkeypat
 # Folders, checkpoints, resuming
 
 
-class Killed(Exception):
+class KilledError(Exception):
     """Stands for a process that ends in the middle of an epoch."""
 
 
@@ -208,14 +211,14 @@ def test_a_killed_run_goes_on_to_the_same_weights(
     def killing(self: Reporter, state: checkpoints.Progress, *args: object, **rest: object) -> None:
         real(self, state, *args, **rest)  # type: ignore[arg-type]
         if state.step == 17:
-            raise Killed
+            raise KilledError
 
     monkeypatch.setattr(Reporter, "step", killing)
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         train(data, encoder=tiny("bert"), training=options, out=tmp_path / "m", progress=False)
     monkeypatch.setattr(Reporter, "step", real)
     assert [folder.name for folder in checkpoints.found(tmp_path / "m")] == ["checkpoint-000000016-0001"]
-    with pytest.raises(OptionError, match="unfinished run.*resume"):
+    with pytest.raises(OptionError, match=r"unfinished run.*resume"):
         train(data, encoder=tiny("bert"), training=options, out=tmp_path / "m", progress=False)
     resumed = train(data, encoder=tiny("bert"), training=options, out=tmp_path / "m", resume=True, progress=False)
     assert equal(weights(resumed), whole)
@@ -260,11 +263,11 @@ def unfinished(tiny: Tiny, data: Dataset, out: Path) -> None:
 
     def ending(self: training.Run) -> None:
         real(self)
-        raise Killed
+        raise KilledError
 
     training.Run.end_of_epoch = ending  # type: ignore[method-assign]
     try:
-        with pytest.raises(Killed):
+        with pytest.raises(KilledError):
             train(data, encoder=tiny("bert"), training=FAST, out=out, progress=False)
     finally:
         training.Run.end_of_epoch = real  # type: ignore[method-assign]
@@ -275,7 +278,7 @@ def test_resuming_with_other_settings_or_data_is_refused(tiny: Tiny, data: Datas
     with pytest.raises(OptionError, match=r"other settings.*training.*0\.001.*0\.002"):
         train(data, encoder=tiny("bert"), training={**FAST, "learning_rate": 2e-3}, out=tmp_path, resume=True,
               progress=False)
-    with pytest.raises(OptionError, match="other settings.*rows"):
+    with pytest.raises(OptionError, match=r"other settings.*rows"):
         train(replace(data, train=data.train[::-1]), encoder=tiny("bert"), training=FAST, out=tmp_path, resume=True,
               progress=False)
     assert checkpoints.found(tmp_path), "nothing was lost"
@@ -286,7 +289,7 @@ def test_a_damaged_checkpoint_is_named(tiny: Tiny, data: Dataset, tmp_path: Path
     unfinished(tiny, data, tmp_path)
     path = checkpoints.found(tmp_path)[-1] / "network.safetensors"
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(ModelFileError, match="checkpoint.*delete it"):
+    with pytest.raises(ModelFileError, match=r"checkpoint.*delete it"):
         train(data, encoder=tiny("bert"), training=FAST, out=tmp_path, resume=True, progress=False)
 
 

@@ -46,8 +46,10 @@ class Request:
 
 def answer(request: Request) -> None:
     """Load the model and answer."""
+    from dualmask.classifier import DefendedClassifier
+
     check(request)
-    classifier = load_quietly(request.model)
+    classifier = DefendedClassifier.load(request.model)
     if request.file and request.out:
         from dualmask.display import show_summary
 
@@ -73,15 +75,6 @@ def check(request: Request) -> None:
         raise OptionError("--resume goes on with a file that is being written; it needs --file and --out.")
     if request.out:
         output_format(request.out, request.format)
-
-
-def load_quietly(model: str) -> "DefendedClassifier":
-    from transformers.utils import logging
-
-    from dualmask.classifier import DefendedClassifier
-
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # of a loader that takes a second
-    return DefendedClassifier.load(model)
 
 
 def open_new(out: Path, *, overwrite: bool) -> BinaryIO:

@@ -31,7 +31,7 @@ class Size(NamedTuple):
     test: int
 
 
-FULL, QUICK = Size(4000, 400, 500), Size(160, 40, 40)
+FULL, QUICK = Size(9000, 400, 500), Size(160, 40, 40)
 TRAINING = {"epochs": 1, "learning_rate": 1e-4, "batch_size": 16, "max_length": 64, "seed": SEED}
 
 ALTERED_SHARE = 0.3  # of a test text's words, for the second measurement
@@ -170,12 +170,16 @@ def altered_at_random(examples: "Sequence[Example]") -> "list[Example]":
 
 
 def altered_word(word: str, draw: Random) -> str:
-    if len(word) < 2:
-        return word
-    place = draw.randrange(len(word) - 1)
-    if draw.random() < 0.5:
+    """The word with two unlike neighbours swapped or a letter replaced by a look-alike; as it is if neither can be."""
+    swaps = [place for place in range(len(word) - 1) if word[place] != word[place + 1]]
+    alikes = [place for place, letter in enumerate(word) if letter in LOOK_ALIKES]
+    if swaps and (draw.random() < 0.5 or not alikes):
+        place = draw.choice(swaps)
         return word[:place] + word[place + 1] + word[place] + word[place + 2:]
-    return word[:place] + LOOK_ALIKES.get(word[place], word[place]) + word[place + 1:]
+    if alikes:
+        place = draw.choice(alikes)
+        return word[:place] + LOOK_ALIKES[word[place]] + word[place + 1:]
+    return word
 
 
 def ask(classifier: "DefendedClassifier", cases: Sequence[Case]) -> list[Finding]:

@@ -159,7 +159,11 @@ def file_hash(path: Path) -> str:
 def downloaded(repository: str) -> Path:
     from dualmask.resources import hub_snapshot
 
-    return hub_snapshot(repository)
+    try:
+        return hub_snapshot(repository)
+    except ResourceError as error:
+        raise ModelFileError(f"'{repository}' is no folder on this machine; check the path. Nor could it be loaded "
+                             f"from the hub: {error}") from error
 
 
 def push(classifier: DefendedClassifier, repository: str, *, private: bool) -> str:

@@ -40,7 +40,7 @@ class DDMOptions:
     segments: bool = False  # share a pair's inserted masks between its texts
     length: Literal["fit", "extend", "drop-tail"] = "fit"  # when text and masks exceed max_length
     clean_share: float = 0.0  # training texts left without masks
-    attention: bool = True  # may tokens attend to inserted masks
+    attention: bool = True  # may tokens attend to masks; without it a replaced token is as good as deleted
     scorer: ScorerName = "frequency"
     order: Literal["rarest", "literal"] = "rarest"  # the paper's sentence, read literally, masks the most frequent
     unseen: Unseen = "first"
@@ -126,11 +126,9 @@ class DDM(Defence):
         if o.clean_share:
             counts = counts.masked_fill(torch.rand(len(texts), generator=generator) < o.clean_share, 0)
         batch = insert_masks(batch, counts, encode.mask_id, pad_id=encode.pad_id, place=o.place, ordinary=o.ordinary,
-                             segments=o.segments, generator=generator)
+                             segments=o.segments, attended=o.attention, generator=generator)
         if o.length == "drop-tail":
             batch = cut(batch, encode.max_length)
-        if not o.attention:
-            batch = replace(batch, attention_mask=batch.attention_mask.masked_fill(batch.masks, 0))
         return replace(batch, mask_position=o.mask_position).with_labels(labels)
 
     def inference_views(self, texts: Sequence[Text], encode: Encode, device: torch.device) -> Iterator[Batch]:
@@ -143,7 +141,7 @@ class DDM(Defence):
         counts = counts.minimum((size - 1 if o.keep_one else size).clamp(min=0))
         spared = contains(self.spared, word_keys(batch)) if len(self.spared) else torch.zeros_like(batch.body)
         mask = partial(replace_highest, counts=counts, mask_id=encode.mask_id, unit=o.unit, pooling=o.pooling,
-                       ties=o.ties, candidates=batch.body & ~spared)
+                       ties=o.ties, candidates=batch.body & ~spared, attended=o.attention)
         batch = mask(batch, self.scorer(batch))
         if o.second_pass:
             batch = mask(batch, -torch.bincount(batch.input_ids.flatten())[batch.input_ids].float())

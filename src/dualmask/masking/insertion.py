@@ -16,7 +16,7 @@ Ordinary = Literal["shifted", "kept"]
 def insert_masks(
     batch: Batch, counts: Tensor, mask_id: int, *,
     place: Place = "start", ordinary: Ordinary = "shifted", segments: bool = False, pad_id: int = 0,
-    generator: torch.Generator | None = None,
+    attended: bool = True, generator: torch.Generator | None = None,
 ) -> Batch:
     """Insert `counts` masks into each row; nothing is removed.
 
@@ -41,7 +41,7 @@ def insert_masks(
     positions = places if ordinary == "shifted" else torch.where(masks, places, moved.positions)
     inserted = replace(
         moved, input_ids=moved.input_ids.masked_fill(masks, mask_id), positions=positions,
-        attention_mask=moved.attention_mask.masked_fill(masks, 1), words=moved.words.masked_fill(masks, -1),
+        attention_mask=moved.attention_mask.masked_fill(masks, int(attended)), words=moved.words.masked_fill(masks, -1),
         masks=moved.masks | masks)
     return cut(inserted, widest)
 

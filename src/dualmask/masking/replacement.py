@@ -31,7 +31,7 @@ def units(batch: Batch, unit: Unit) -> Tensor:
 def replace_highest(
     batch: Batch, scores: Tensor, counts: Tensor, mask_id: int, *,
     unit: Unit = "token", ties: Ties = "left", pooling: Pooling = "max",
-    candidates: Tensor | None = None,
+    candidates: Tensor | None = None, attended: bool = True,
 ) -> Batch:
     """Replace the `counts` units with the highest scores by [MASK]; units without a candidate token are spared."""
     groups = units(batch, unit)
@@ -48,7 +48,8 @@ def replace_highest(
     if candidates is not None:
         masks = masks & candidates
     masked = batch.input_ids.masked_fill(masks, mask_id)
-    return replace(batch, input_ids=masked, masks=batch.masks | masks, scores=scores)
+    attention = batch.attention_mask if attended else batch.attention_mask.masked_fill(masks, 0)
+    return replace(batch, input_ids=masked, attention_mask=attention, masks=batch.masks | masks, scores=scores)
 
 
 def pooled(scores: Tensor, groups: Tensor, pooling: Pooling) -> Tensor:

@@ -1,0 +1,410 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The documents say what is so: their code runs, their commands parse, their links and tables are right."""
+
+import csv
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+import typer.main
+from conftest import reviews
+
+import dualmask
+import dualmask.resources
+from dualmask.cli import app
+from dualmask.defences import DEFENCES, build_defence, preset_training
+from dualmask.defences.ddm import DDM, DDMOptions
+from dualmask.defences.options import TrainingOptions, converted, make_options, parse_assignments
+from dualmask.resources import RESOURCES
+from dualmask.text.examples import Dataset
+from dualmask.training import train
+
+ROOT = Path(__file__).parents[1]
+SOURCE = Path(dualmask.__file__).parent
+DOCUMENTS = [path for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md",
+                               *sorted((ROOT / "docs").glob("*.md"))) if path.exists()]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+FENCE = re.compile(r"(?P<exempt><!-- no-run -->\s*)?^```(?P<language>[\w-]*)[^\n]*\n(?P<code>.*?)^```", re.M | re.S)
+OPTIONS = {f.name: (kind, get_type_hints(kind)[f.name]) for kind in (DDMOptions, TrainingOptions) for f in fields(kind)}
+
+
+def named(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def blocks(path: Path, *languages: str) -> list[str]:
+    """Code blocks in these languages that are not exempt."""
+    found = FENCE.finditer(path.read_text(encoding="utf-8"))
+    return [block["code"] for block in found if block["language"] in languages and not block["exempt"]]
+
+
+def prose(path: Path) -> str:
+    """A document without its code blocks."""
+    return FENCE.sub("", path.read_text(encoding="utf-8"))
+
+
+def section(text: str, heading: str) -> str:
+    """What stands under a heading, up to the next of any level."""
+    return re.split(r"^#+ ", text.split(f"# {heading}\n", 1)[1], maxsplit=1, flags=re.M)[0]
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of a Markdown table's rows, without its head."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[2:]]
+
+
+DDM_PAGE = (ROOT / "docs" / "ddm.md").read_text(encoding="utf-8")
+
+
+# Examples
+
+
+EXPECTED = {
+    "train_from_csv.py": ["labels: negative, positive", "with the defence on", "the mvoie was very great"],
+    "collator_with_trainer.py": ["[CLS] [MASK] [MASK] the movie was very bad [SEP]", "16 steps", "'label':"],
+    "defend_a_model.py": ["defence off:", "defence on:", "distrusted: '"],
+    "pipeline_style.py": ["every label:", "hidden: '", "score "],
+}
+
+
+def test_examples_run(tiny: Callable[[str], Path]) -> None:
+    """All of them together, because each spends most of its time on imports."""
+    assert {path.name for path in EXAMPLES} == set(EXPECTED)
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE.parent), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    started = {path.name: subprocess.Popen(
+        [sys.executable, str(path), str(tiny("bert"))], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environment) for path in EXAMPLES}
+    try:
+        for name, process in started.items():
+            output, errors = process.communicate(timeout=150)
+            assert process.returncode == 0, f"{name}: {errors}"
+            assert [part for part in EXPECTED[name] if part not in output] == [], f"{name}: {output}"
+    finally:
+        for process in started.values():
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=named)
+def test_examples_are_short_and_say_how_to_run_them(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 60
+    assert text.startswith("# SPDX-License-Identifier: Apache-2.0")
+    assert f"python {named(path)} [ENCODER]" in text and '"minilm"' in text
+
+
+# Code in documents
+
+
+@pytest.fixture(scope="module")
+def wide(tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny encoder with positions for the default length."""
+    from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+    folder = tmp_path_factory.mktemp("wide")
+    AutoTokenizer.from_pretrained(tiny("bert")).save_pretrained(folder)
+    config = AutoConfig.from_pretrained(tiny("bert"))
+    config.max_position_embeddings = 192
+    AutoModel.from_config(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(wide: Path, data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("documents") / "model"
+    train(data, encoder=wide, training={"epochs": 1}, out=folder, progress=False)
+    return folder
+
+
+@pytest.fixture
+def reader(wide: Path, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A reader's folder: small data, a trained model, and tiny stand-ins for what would be fetched."""
+    for name, labels, column in (("reviews", ("bad", "good"), "label"), ("test", ("bad", "good"), "label"),
+                                 ("rotten-tomatoes", ("rotten", "fresh"), "category")):
+        texts = {str(example.text): labels[example.label] for example in reviews(240, seed=len(name))}
+        with (tmp_path / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([("text", column), *texts.items()])
+    shutil.copytree(trained, tmp_path / "model")
+    resolve = dualmask.resources.resolve
+
+    def stand_in(name: str, *, kind: str, progress: bool = True) -> Path:
+        if name not in RESOURCES:
+            return resolve(name, kind=kind, progress=progress)
+        return wide if kind == "encoder" else tmp_path / f"{name}.csv"
+
+    monkeypatch.setattr(dualmask.resources, "resolve", stand_in)
+    monkeypatch.setitem(vars(dualmask), "resolve", stand_in)
+    monkeypatch.chdir(tmp_path)
+    known = dict(DEFENCES)
+    yield
+    DEFENCES.clear()
+    DEFENCES.update(known)
+
+
+@pytest.mark.parametrize("path", [path for path in DOCUMENTS if blocks(path, "python", "py")], ids=named)
+@pytest.mark.usefixtures("reader")
+def test_python_in_documents_runs(path: Path, wide: Path) -> None:
+    """The blocks of a document run one after the other in one namespace, like a reader's session."""
+    namespace: dict[str, object] = {"__name__": "document"}
+    if re.search(r'out="model/?"', "".join(blocks(path, "python", "py"))):
+        shutil.rmtree("model")  # the document makes its own
+    for number, code in enumerate(blocks(path, "python", "py"), start=1):
+        for name, resource in RESOURCES.items():  # as a reader who calls transformers directly would need it
+            if resource.kind == "encoder":
+                code = code.replace(f'from_pretrained("{name}"', f'from_pretrained("{wide}"')
+        exec(compile(code, f"{named(path)}, Python block {number}", "exec"), namespace)
+
+
+def test_few_blocks_are_exempt() -> None:
+    exempt = [block for path in DOCUMENTS for block in FENCE.finditer(path.read_text(encoding="utf-8"))
+              if block["exempt"]]
+    assert len(exempt) <= 3
+    assert all(block["language"] in ("python", "py") for block in exempt), "only Python blocks are run at all"
+
+
+# Commands in documents
+
+
+def shell_lines(path: Path) -> Iterator[str]:
+    """Commands in shell blocks, without prompts, continuation lines joined."""
+    for code in blocks(path, "sh", "bash", "shell", "console"):
+        for line in code.replace("\\\n", " ").splitlines():
+            yield line.strip().removeprefix("$ ")
+
+
+def words_of(line: str) -> list[str]:
+    """A command's words, up to a pipe or a redirection, without the comment behind it."""
+    words = shlex.split(line, comments=True)
+    ends = [place for place, word in enumerate(words) if word in ("|", ">", ">>", "&&", "||", ";", "&")]
+    return words[:min(ends, default=len(words))]
+
+
+COMMANDS = [(path, words) for path in DOCUMENTS for line in shell_lines(path)
+            if (words := words_of(line))[:1] == ["dualmask"]]
+MENTIONS = [(path, span) for path in DOCUMENTS for span in re.findall(r"`(dualmask [^`\n]+)`", prose(path))]
+
+
+def find_command(words: list[str]) -> tuple[Any, list[str]]:
+    """The command that is meant and the arguments that are left for it."""
+    command: Any = typer.main.get_command(app)
+    left = words[1:]
+    while left and not left[0].startswith("-") and getattr(command, "commands", None):
+        assert left[0] in command.commands, f"there is no command '{' '.join(words)}'"
+        command, left = command.commands[left[0]], left[1:]
+    return command, left
+
+
+@pytest.mark.parametrize(("path", "words"), COMMANDS, ids=[" ".join(words) for _, words in COMMANDS])
+def test_commands_in_documents_parse(path: Path, words: list[str]) -> None:
+    command, arguments = find_command(words)
+    if {"--help", "--version"} & set(arguments):
+        return
+    given = command.make_context(command.name, list(arguments), resilient_parsing=False).params
+    if "encoder" in given:  # a resource, or what can be seen to be a path, a hub id or a placeholder
+        assert given["encoder"] in RESOURCES or re.search(r"[/.A-Z]", given["encoder"]), given["encoder"]
+    if "option" in given:
+        build_defence(given["defence"], preset=given["preset"], options=parse_assignments(given["option"] or []))
+        preset_training(given["defence"], given["preset"], parse_assignments(given["settings"] or []))
+
+
+@pytest.mark.parametrize(("path", "span"), MENTIONS, ids=[span for _, span in MENTIONS])
+def test_commands_in_sentences_exist(path: Path, span: str) -> None:
+    command, arguments = find_command(span.split())
+    known = {flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)} | {"--help"}
+    assert {word.partition("=")[0] for word in arguments if word.startswith("-")} <= known
+
+
+def test_make_targets_in_documents_exist() -> None:
+    if not (ROOT / "Makefile").exists():
+        pytest.skip("there is no Makefile")
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
+    lines = [line for path in DOCUMENTS for line in [*shell_lines(path), *re.findall(r"`(make [\w-]+)`", prose(path))]]
+    assert {match[1] for line in lines if (match := re.match(r"make ([\w-]+)", line))} <= targets
+
+
+def test_files_that_commands_run_exist() -> None:
+    lines = [line for path in DOCUMENTS for line in shell_lines(path)]
+    scripts = [word for line in lines if line.startswith("python ") for word in words_of(line) if word.endswith(".py")]
+    assert scripts and all((ROOT / script).is_file() for script in scripts), scripts
+
+
+# Links
+
+
+def slugs(path: Path) -> set[str]:
+    """Anchors of a document's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", prose(path), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=named)
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(path)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, anchor = target.partition("#")
+        found = (path.parent / file).resolve() if file else path
+        assert found.exists(), f"{named(path)} links to {target}"
+        assert not anchor or found.suffix != ".md" or anchor in slugs(found), f"{named(path)} links to {target}"
+
+
+# The page on DDM
+
+
+def test_every_option_of_ddm_is_explained() -> None:
+    for option in fields(DDMOptions):
+        assert re.search(rf"`{option.name}[`=]", DDM_PAGE), option.name
+
+
+def answers() -> list[list[str]]:
+    return rows(section(DDM_PAGE, "Every open question and its answer"))
+
+
+def mentioned(cell: str) -> list[tuple[str, str]]:
+    """Options in a table's cell as (name, value), value empty where there is none."""
+    return re.findall(r"`([a-z_]+)(?:=([^`]+))?`", cell)
+
+
+def test_every_question_is_answered_once() -> None:
+    assert [row[0] for row in answers()] == [str(number) for number in range(1, 34)]
+    assert all(len(row) == 4 and all(row) for row in answers())
+
+
+@pytest.mark.parametrize("row", answers(), ids=[row[0] for row in answers()])
+def test_the_defaults_in_the_table_are_those_of_the_code(row: list[str]) -> None:
+    defaults = {DDMOptions: build_defence("ddm").options, TrainingOptions: preset_training("ddm", "recommended")}
+    for name, value in mentioned(row[2]):
+        if name in OPTIONS:
+            kind, hint = OPTIONS[name]
+            assert value and converted(value, hint) == getattr(defaults[kind], name), name
+        else:
+            assert name in RESOURCES, name
+
+
+@pytest.mark.parametrize("row", answers(), ids=[row[0] for row in answers()])
+def test_what_changes_a_default_exists(row: list[str]) -> None:
+    known = {*OPTIONS, *DDM.presets, *RESOURCES}
+    for name, value in mentioned(row[3]):
+        assert name in known, name
+        if value:
+            make_options(OPTIONS[name][0], {name: value})
+
+
+def test_all_values_of_an_option_stand_in_the_table() -> None:
+    """Nothing that can be chosen is hidden: every value of every option with a list of choices."""
+    text = "\n".join(" ".join(row) for row in answers()) + section(DDM_PAGE, "Scorers")
+    for name, (kind, hint) in OPTIONS.items():
+        if kind is DDMOptions and name != "scorer" and hasattr(hint, "__args__") and hint != tuple[str, ...]:
+            for value in hint.__args__:
+                assert not isinstance(value, str) or f"`{name}={value}`" in text, f"{name}={value}"
+    for value in OPTIONS["scorer"][1].__args__:
+        assert f"**`{value}`**" in section(DDM_PAGE, "Scorers"), value
+
+
+def test_the_presets_are_told_as_they_are() -> None:
+    presets = list(DDM.presets)
+    told = {row[0].strip("`"): row[1:] for row in rows(section(DDM_PAGE, "Presets"))}
+    actual = {preset: {**vars(build_defence("ddm", preset=preset).options), **vars(preset_training("ddm", preset))}
+              for preset in presets}
+    differing = {name for name in OPTIONS if len({str(actual[preset][name]) for preset in presets}) > 1}
+    assert set(told) == differing
+    for name, cells in told.items():
+        values = [converted(cell, OPTIONS[name][1]) for cell in cells]
+        assert values == [actual[preset][name] for preset in ("recommended", "paper", "release")], name
+
+
+def test_the_figures_are_those_of_the_records() -> None:
+    command = "python benchmarks/clean_accuracy.py table results/clean_accuracy.jsonl"
+    arguments = [sys.executable, *command.split()[1:]]
+    printed = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    quoting = [path for path in DOCUMENTS if command in path.read_text(encoding="utf-8")]
+    assert printed and ROOT / "docs" / "ddm.md" in quoting
+    assert [named(path) for path in quoting if printed not in path.read_text(encoding="utf-8")] == []
+
+
+def test_figures_in_sentences_stand_in_the_table() -> None:
+    """A mean that a sentence quotes with its deviation, or as an accuracy in points, is a cell of the table."""
+    text = section(DDM_PAGE, "What masking costs on clean text")
+    table = "\n".join(line for line in text.splitlines() if line.startswith("|"))
+    told = text.replace(table, "") + section(DDM_PAGE, "Why our defaults deviate")
+    pairs = re.findall(r"\b\d\d\.\d ± \d\.\d", " ".join(told.split()))
+    assert pairs and [pair for pair in pairs if pair not in table] == []
+    means = set(re.findall(r"\b([5-9]\d\.\d)\b", text.replace(table, "")))
+    elsewhere = {"92.8", "85.7"}  # the paper's own
+    assert means - elsewhere <= set(re.findall(r"\b(\d\d\.\d)\b", table))
+
+
+# The map
+
+
+def test_every_module_is_on_the_map() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    modules = [path.relative_to(SOURCE).with_suffix("") for path in SOURCE.rglob("*.py") if path.name != "__init__.py"]
+    told = {name for row in rows(section(page, "Modules")) for name in re.findall(r"`([\w.]+)`", row[0])}
+    assert told == {".".join(module.parts) for module in modules}
+
+
+def test_the_layers_are_those_that_are_checked() -> None:
+    from test_contracts import LAYERS
+
+    block, = FENCE.finditer(section((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"), "Layers"))
+    assert [tuple(line.split(", ")) for line in block["code"].splitlines()] == LAYERS
+
+
+def test_the_hooks_are_told() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    told = [row[0].strip("`") for row in rows(section(page, "The seven hooks"))]
+    assert told == ["adapt", "fit", "augment", "training_view", "loss", "inference_views", "combine"]
+    assert all(callable(getattr(DEFENCES["plain"], name)) for name in told)
+
+
+# What must not stand in any file
+
+
+def project_files() -> list[Path]:
+    """Files that are or would be committed."""
+    try:
+        listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True,
+                                text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("not a git checkout")
+    return [path for name in listed.split("\0") if name and (path := ROOT / name).is_file()]
+
+
+# in pieces, so that this file doesn't contain what it looks for
+PLACES = re.compile(r"(?<![\w.~$}])/" + r"(?:work|root|home|Users)/[\w.]")
+REGISTRIES = re.compile("|".join(["py" + r"pi\.org", "python" + r"hosted\.org", "npm" + r"js\.(?:org|com)",
+                                  "ana" + r"conda\.(?:org|com)", r"https?://[\w.-]+/[^\s\"']*" + "simple/?[\"'\\s]"]))
+
+
+def test_no_file_names_a_place_on_our_machines_or_a_registry() -> None:
+    found = []
+    for path in project_files():
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+        found += [f"{named(path)}: {match[0]}" for kind in (PLACES, REGISTRIES) for match in kind.finditer(text)]
+    assert found == []
+
+
+def test_the_search_for_places_and_registries_finds_some() -> None:
+    assert PLACES.search("see /" + "root/x") and PLACES.search("'/" + "home/me'") and not PLACES.search("a/work/b")
+    assert REGISTRIES.search("https://files.python" + "hosted.org/x")
+    assert REGISTRIES.search("'https://mirror.example" + "/simple'")
+
+
+def test_records_are_json_lines() -> None:
+    for path in (ROOT / "results").glob("*.jsonl"):
+        for line in path.read_text(encoding="utf-8").split("\n"):
+            assert not line or isinstance(json.loads(line), dict)
