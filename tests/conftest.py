@@ -76,7 +76,7 @@ def build_encoder(family: str, folder: Path) -> Path:
     torch.manual_seed(0)
     model = AutoModel.from_config(AutoConfig.for_model(family, **sizes, **ids))
     for weight in model.parameters():  # far from zero, so that a wrong position or token shows in the answer
-        weight.data = torch.randn_like(weight) * 0.3 if weight.dim() > 1 else weight + torch.randn_like(weight) * 0.1
+        torch.nn.init.normal_(weight, std=0.3)
     model.save_pretrained(folder)
     return folder
 

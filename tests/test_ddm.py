@@ -288,10 +288,14 @@ def test_ordinary_tokens_shift_or_keep_their_positions(encode: Encode) -> None:
     assert kept.positions[~kept.masks].tolist() == [0, 1, 2, 3, 4, 5]
 
 
-def test_attention_to_inserted_masks_can_be_cut(encode: Encode) -> None:
-    cut = trained_on(fitted(encode, attention=False), ["the movie was good"], encode)
-    assert torch.equal(cut.attention_mask[0] == 0, cut.masks[0])
-    assert not asked(fitted(encode, attention=False), ["the movie was good"], encode).attention_mask.eq(0).any()
+@pytest.mark.parametrize("half", ["training", "inference"])
+def test_attention_to_masks_can_be_cut(half: str, encode: Encode) -> None:
+    view = trained_on if half == "training" else asked
+    cut, whole = (view(fitted(encode, attention=attention), ["the movie was good"], encode)
+                  for attention in (False, True))
+    assert cut.masks.any()
+    assert torch.equal(cut.attention_mask == 0, cut.masks)
+    assert whole.attention_mask.all()
 
 
 @pytest.mark.parametrize("half", ["training", "inference"])

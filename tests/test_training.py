@@ -4,6 +4,7 @@
 import gc
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -101,8 +102,18 @@ def test_same_seed_same_weights(tiny: Tiny, data: Dataset) -> None:
     assert not equal(first, other)
 
 
+def newly_made(folder: Path, out: Path) -> Path:
+    """The same tiny encoder with the weights that its family begins with, from which it learns better."""
+    from transformers import AutoConfig, AutoModel
+
+    shutil.copytree(folder, out)
+    torch.manual_seed(0)
+    AutoModel.from_config(AutoConfig.from_pretrained(folder)).save_pretrained(out)
+    return out
+
+
 def test_training_learns_and_records_what_it_did(tiny: Tiny, data: Dataset, tmp_path: Path) -> None:
-    classifier = train(data, encoder=tiny("bert"), defence="plain", out=tmp_path / "m", progress=False,
+    classifier = train(data, encoder=newly_made(tiny("bert"), tmp_path / "encoder"), defence="plain", out=tmp_path / "m", progress=False,
                        training={**FAST, "epochs": 12, "learning_rate": 5e-3})
     assert classifier.accuracy(data.train, defended=False) > 0.8
     epochs = [record for record in log_of(tmp_path / "m") if record["event"] == "epoch"]
@@ -301,7 +312,11 @@ def test_nothing_is_overwritten_unasked(tiny: Tiny, data: Dataset, tmp_path: Pat
         with pytest.raises(OptionError, match="already holds a saved model"):
             train(data, encoder=tiny("bert"), training=short, out=tmp_path / "m", resume=resume, progress=False)
     assert (tmp_path / "m" / "dualmask.json").read_bytes() == before
+    with pytest.raises(DualmaskError):
+        train(data, encoder=tmp_path / "no such encoder", training=short, out=tmp_path / "m", overwrite=True)
+    assert (tmp_path / "m" / "dualmask.json").read_bytes() == before, "a run that can't begin takes nothing away"
     train(data, encoder=tiny("bert"), training=short, out=tmp_path / "m", overwrite=True, progress=False)
+    assert [record["event"] for record in log_of(tmp_path / "m")] == ["start", "epoch"], "the log is the new run's"
     (tmp_path / "file").write_text("")
     with pytest.raises(OptionError, match="is a file"):
         train(data, encoder=tiny("bert"), out=tmp_path / "file")
@@ -311,3 +326,28 @@ def test_no_checkpoint_uses_pickle(tiny: Tiny, data: Dataset, tmp_path: Path) ->
     unfinished(tiny, data, tmp_path)
     names = {path.suffix for path in checkpoints.found(tmp_path)[-1].iterdir()}
     assert names == {".safetensors", ".json"}
+
+
+def test_two_processes_train_together(tiny: Tiny, data: Dataset, tmp_path: Path) -> None:
+    """Each takes half of every batch; both end with the same weights, and one of them saves."""
+    (tmp_path / "data.json").write_text(json.dumps([data.train, data.validation, data.test]))
+    (tmp_path / "job.py").write_text(f"""
+import json, os
+from accelerate import PartialState
+PartialState(cpu=True)
+from dualmask.text.examples import Dataset, Example
+from dualmask.training import train
+rows = [[Example(*row) for row in part] for part in json.load(open({str(tmp_path / 'data.json')!r}))]
+found = train(Dataset("toy", ("bad", "good"), *rows), encoder={str(tiny('bert'))!r}, training={FAST!r},
+              out={str(tmp_path / 'm')!r}, progress=False)
+total = sum(float(weight.detach().double().abs().sum()) for weight in found.model.parameters())
+with open(os.path.join({str(tmp_path)!r}, "rank" + os.environ["RANK"]), "w") as file:
+    file.write(repr(total) + " " + str(found.facts["steps"]))
+""")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    subprocess.run([*command, tmp_path / "job.py"], check=True, capture_output=True, timeout=120,
+                   env={**os.environ, "OMP_NUM_THREADS": "1"})
+    first, second = (tmp_path / "rank0").read_text(), (tmp_path / "rank1").read_text()
+    assert first == second
+    assert first.endswith(" 24")
+    assert (tmp_path / "m" / "dualmask.json").is_file()

@@ -31,7 +31,8 @@ _HOMES = {
     "DefendedClassifier": "classifier", "Masked": "classifier", "Predictions": "classifier",
     "DEFENCES": "defences", "build_defence": "defences", "Defence": "defences.base",
     "TrainingOptions": "defences.options", "DualmaskError": "errors",
-    "MaskInsertionCollator": "integration", "defend": "integration", "predict_file": "prediction", "resolve": "resources",
+    "MaskInsertionCollator": "integration", "defend": "integration", "predict_file": "prediction",
+    "resolve": "resources",
     "Dataset": "text.examples", "Example": "text.examples", "load_dataset": "text.examples", "train": "training",
 }
 __all__ = ["__version__", *_HOMES]  # noqa: PLE0604 (they are strings)

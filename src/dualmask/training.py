@@ -37,21 +37,32 @@ def train(
     """Train a classifier with a defence; with `out` also save it, its log and, until it is done, checkpoints."""
     settings = preset_training(defence, preset, training)
     guard = build_defence(defence, preset=preset, options=options)
-    folder = prepare_folder(Path(out), resume=resume, overwrite=overwrite) if out else None
+    folder = Path(out) if out else None
+    if folder:
+        check_folder(folder, resume=resume, overwrite=overwrite)
     fitted, held_out = validation_split(data, settings)
     model, tokenizer = load_encoder(encoder, data.labels, seed=settings.seed)
     classifier = DefendedClassifier(model, tokenizer, guard, labels=data.labels, max_length=settings.max_length)
     guard.fit(data.train, classifier.encode)
     facts = {"data": data.name, "rows": fingerprint(data), "encoder": str(encoder), "defence": defence,
              "preset": preset, "options": options_as_dict(guard), "training": asdict(settings)}
-    with Reporter(folder, facts, show=progress) as reporter:
+    main = is_main_process()  # of several that train together, one writes
+    if folder and main:
+        clear_folder(folder, resume=resume)
+    with Reporter(folder if main else None, facts, show=progress and main) as reporter:
         run = Run(classifier, settings, fitted, held_out, reporter=reporter, out=folder, facts=facts)
         run.loop(resume=resume)
     classifier.facts = {**facts, **outcome(run, data), "dualmask": __version__, "torch": torch.__version__}
-    if folder:
+    if folder and main:
         classifier.save(folder)
         checkpoints.remove(folder)
     return classifier
+
+
+def is_main_process() -> bool:
+    from accelerate import PartialState
+
+    return bool(PartialState().is_main_process)
 
 
 @dataclass
@@ -211,22 +222,25 @@ def validation_split(data: Dataset, settings: TrainingOptions) -> tuple[Sequence
     return fitted, held_out
 
 
-def prepare_folder(out: Path, *, resume: bool, overwrite: bool) -> Path:
-    """A folder to save in; what is there already is never lost unasked."""
+def check_folder(out: Path, *, resume: bool, overwrite: bool) -> None:
+    """What a folder holds already is never lost unasked."""
     if out.exists() and not out.is_dir():
         raise OptionError(f"{out} is a file; give a folder to save the model in.")
     held = "an unfinished run" if checkpoints.found(out) else ""
     if (out / "dualmask.json").exists():
         held = "a saved model"
-    if held == "an unfinished run" and resume:
-        return out
-    if held and not overwrite:
+    if held and not overwrite and not (resume and held == "an unfinished run"):
         remedy = "resume it, " if held == "an unfinished run" else ""
         raise OptionError(f"{out} already holds {held}: {remedy}choose another folder, or overwrite it.")
+
+
+def clear_folder(out: Path, *, resume: bool) -> None:
+    """Make the folder; where nothing is to be resumed, take away an earlier run."""
     out.mkdir(parents=True, exist_ok=True)
-    checkpoints.remove(out)
-    (out / "dualmask.json").unlink(missing_ok=True)
-    return out
+    if not (resume and checkpoints.found(out)):
+        checkpoints.remove(out)
+        for name in ("dualmask.json", "training.jsonl"):
+            (out / name).unlink(missing_ok=True)
 
 
 def fingerprint(data: Dataset) -> dict[str, object]:
