@@ -113,7 +113,8 @@ def newly_made(folder: Path, out: Path) -> Path:
 
 
 def test_training_learns_and_records_what_it_did(tiny: Tiny, data: Dataset, tmp_path: Path) -> None:
-    classifier = train(data, encoder=newly_made(tiny("bert"), tmp_path / "encoder"), defence="plain", out=tmp_path / "m", progress=False,
+    encoder = newly_made(tiny("bert"), tmp_path / "encoder")
+    classifier = train(data, encoder=encoder, defence="plain", out=tmp_path / "m", progress=False,
                        training={**FAST, "epochs": 12, "learning_rate": 5e-3})
     assert classifier.accuracy(data.train, defended=False) > 0.8
     epochs = [record for record in log_of(tmp_path / "m") if record["event"] == "epoch"]
