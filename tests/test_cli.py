@@ -319,3 +319,19 @@ def test_samples_keep_the_shares_of_the_classes(data: Dataset) -> None:
     part = sample(data, demo.Size(20, 10, 6))
     assert [len(rows or []) for rows in (part.train, part.validation, part.test)] == [20, 10, 6]
     assert sum(row.label for row in part.train) == 10 and set(part.train) <= set(data.train)
+
+
+def test_commands_to_type_next_can_be_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inside a virtual environment that is not activated, the program's name alone is of no use."""
+    from dualmask.display import own_command
+
+    program = tmp_path / "env" / "dualmask"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [str(program), "demo"])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert own_command() == str(Path("env", "dualmask"))
+    monkeypatch.setenv("PATH", str(program.parent))
+    assert own_command() == "dualmask"

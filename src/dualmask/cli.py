@@ -178,4 +178,6 @@ def resume_hint(arguments: list[str]) -> str:
     if not (arguments[:1] == ["train"] or (arguments[:1] == ["predict"] and {"--file", "--out"} <= given)):
         return "."
     flag = [] if "--resume" in arguments else ["--resume"]
-    return f"; to go on: {shlex.join(['dualmask', *arguments, *flag])}"
+    from dualmask.display import own_command
+
+    return f"; to go on: {shlex.join([own_command(), *arguments, *flag])}"

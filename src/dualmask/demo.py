@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dualmask.display import confidence_bar, marked_text
+from dualmask.display import confidence_bar, marked_text, own_command
 from dualmask.errors import OptionError
 
 if TYPE_CHECKING:
@@ -235,10 +235,10 @@ def shown_answer(answer: Answer) -> Text:
 
 
 def show_next(console: Console, model: Path, page_file: Path) -> None:
-    folder = shlex.quote(str(model))
+    folder, dualmask = shlex.quote(str(model)), shlex.quote(own_command())
     console.print(
         "", Text(f"The same as a page: {page_file}"), Text(f"The model: {model}"), "Try next:",
-        Text(f"  dualmask predict {folder} 'your own review' --explain", "bold"),
-        Text(f"  dualmask predict {folder} 'your own review' --undefended", "bold"),
-        Text(f"  dualmask predict {folder} --file reviews.csv --out answers.csv", "bold"),
-        Text("  dualmask train reviews.csv --out model/", "bold"), sep="\n", soft_wrap=True)
+        *(Text(f"  {dualmask} {rest}", "bold") for rest in (
+            f"predict {folder} 'your own review' --explain", f"predict {folder} 'your own review' --undefended",
+            f"predict {folder} --file reviews.csv --out answers.csv", "train reviews.csv --out model/")),
+        sep="\n", soft_wrap=True)

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Answers, defences and training results in the terminal; readable without colour too."""
 
+import os
 import shlex
+import shutil
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from itertools import chain
@@ -113,6 +116,13 @@ def _whole(text: str) -> "Masked":
     return Masked(text, 0, len(text), 0.0)
 
 
+def own_command() -> str:
+    """How to call this program again: by its name where the shell finds it, else by the path it was called with."""
+    called = Path(sys.argv[0])
+    by_path = called.name == "dualmask" and not shutil.which("dualmask")
+    return os.path.relpath(called) if by_path else "dualmask"
+
+
 def show_training(console: Console, classifier: "DefendedClassifier", out: Path) -> None:
     """What was learned, where it lies and what to type next."""
     facts = classifier.facts
@@ -125,7 +135,7 @@ def show_training(console: Console, classifier: "DefendedClassifier", out: Path)
             table.add_row(name, f"{facts[key]:.1%}")
     console.print(table)
     console.print("Clean accuracy says nothing about robustness.", style="dim")
-    command = shlex.join(["dualmask", "predict", str(out), "some text", "--explain"])
+    command = shlex.join([own_command(), "predict", str(out), "some text", "--explain"])
     console.print(Text.assemble("next: ", (command, "bold")), soft_wrap=True)
 
 
