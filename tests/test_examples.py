@@ -95,7 +95,7 @@ def test_parquet_with_and_without_class_names(tmp_path):
     assert load_dataset(tmp_path / "plain.parquet").train == [Example("a b", 0), Example("c", 1), Example("é", 0)]
     rows = list(iter_rows(tmp_path / "plain.parquet"))
     assert [row.number for row in rows] == [1, 2, 3]
-    assert rows[2].fields == {"id": "9", "Text": "é", "label": "x"}
+    assert rows[2].fields == {"id": 9, "Text": "é", "label": "x"}
     features = {"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["neg", "pos"])}
     named = datasets.Dataset.from_dict({"text": ["p", "n"], "label": [1, 0]}, features=datasets.Features(features))
     named.to_parquet(tmp_path / "named.parquet")
@@ -434,6 +434,7 @@ def test_what_looks_like_a_hub_id(tmp_path, monkeypatch):
 def test_unreachable_hub_is_told_within_seconds(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # the discard port: nobody answers
     start = time.perf_counter()
     refused(lambda: load_dataset("rotten_tomatoes"), "'rotten_tomatoes'", "127.0.0.1:9", "can't be reached",
@@ -469,10 +470,10 @@ def test_offline_mode_asks_nobody(tmp_path):
 # --- streaming -----------------------------------------------------------------------------------------------------
 
 
-def test_rows_carry_all_columns_as_strings(write):
+def test_rows_carry_all_columns_as_they_are_typed(write):
     path = write("f.jsonl", '{"id": 3, "text": "né", "tags": ["a", "é"], "ok": true, "none": null}\n')
     (row,) = iter_rows(path)
-    assert row.fields == {"id": "3", "text": "né", "tags": '["a", "é"]', "ok": "true", "none": ""}
+    assert row.fields == {"id": 3, "text": "né", "tags": ["a", "é"], "ok": True, "none": None}
     path = write("g.csv", "id,text\n1,\n2,b\n")
     assert [(row.number, row.text) for row in iter_rows(path, allow_empty=True)] == [(2, ""), (3, "b")]
 
@@ -573,3 +574,12 @@ def test_named_reviews_if_fetched():
     bare = [{"".join(filter(str.isalnum, str(example.text).casefold())) for example in part} for part in parts]
     assert not (bare[0] & bare[1] or bare[0] & bare[2] or bare[1] & bare[2])
     assert load_examples("rotten-tomatoes", labels=("fresh", "rotten"))[0].label == 1 - parts[2][0].label
+
+
+def test_a_folder_given_for_validation_gives_its_validation_part(tmp_path):
+    for part, text in (("train", "t"), ("validation", "v"), ("test", "x")):
+        (tmp_path / f"{part}.csv").write_text(f"text,label\n{text} a,n\n{text} b,p\n")
+    (tmp_path / "other.csv").write_text("text,label\no a,n\no b,p\n")
+    found = load_dataset(tmp_path / "other.csv", validation=tmp_path, test=tmp_path)
+    assert [example.text for example in found.validation] == ["v a", "v b"]
+    assert [example.text for example in found.test] == ["x a", "x b"]

@@ -3,6 +3,7 @@
 
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,13 @@ def test_answers_like_a_pipeline(tiny: Tiny) -> None:
         assert found["label"] == expected["label"]
         assert found["score"] == pytest.approx(expected["score"], abs=1e-5)
     assert ours("x")[0]["label"] == theirs("x")[0]["label"]
+    assert [row["label"] for row in ours("x", top_k=None)] == [row["label"] for row in theirs("x", top_k=None)]
+    assert [[row["label"] for row in rows] for rows in ours(["x"], top_k=1)] == [
+        [row["label"] for row in rows] for rows in theirs(["x"], top_k=1)]
+    pair = {"text": "a dull plot", "text_pair": "the movie"}
+    assert ours(pair)[0]["score"] == pytest.approx(ours([("a dull plot", "the movie")])[0]["score"])
+    with pytest.raises(DataError, match="text_pair"):
+        ours({"sentence": "x"})
     every, expected_every = ours(TEXTS, top_k=None), theirs(TEXTS, top_k=None)
     assert [[row["label"] for row in rows] for rows in every] == [[row["label"] for row in r] for r in expected_every]
     assert [len(rows) for rows in ours(TEXTS, top_k=2)] == [2, 2, 2]
@@ -120,3 +128,78 @@ def test_an_upload_that_fails_is_named(tiny: Tiny, monkeypatch: pytest.MonkeyPat
     model, tokenizer = load_encoder(tiny("bert"), ["bad", "good"])
     with pytest.raises(ResourceError, match=r"someone/reviews.*no route.*login"):
         defend(model, tokenizer, ["the movie"], max_length=40).push_to_hub("someone/reviews")
+
+
+def test_a_column_of_a_data_frame_is_answered_in_its_own_order(tiny: Tiny, data: Dataset) -> None:
+    import pandas as pd
+
+    model, tokenizer = load_encoder(tiny("bert"), ["bad", "good"])
+    column = pd.Series(TEXTS, index=[2, 0, 1])
+    classifier = defend(model, tokenizer, pd.Series([example.text for example in data.train]), max_length=40)
+    assert torch.equal(classifier.predict(column).probabilities, classifier.predict(TEXTS).probabilities)
+
+
+@pytest.mark.parametrize("family", ["bert", "mpnet"])
+def test_threads_do_not_disturb_each_other(family: str, tiny: Tiny, data: Dataset) -> None:
+    model, tokenizer = load_encoder(tiny(family), ["bad", "good"])
+    classifier = defend(model.eval(), tokenizer, [example.text for example in data.train], max_length=40)
+    texts = [" ".join(["the movie was good"] * count) for count in (1, 2, 3, 5, 8)]
+    alone = [classifier.predict([text]).probabilities for text in texts]
+    with ThreadPoolExecutor(5) as pool:
+        found = list(pool.map(lambda number: classifier.predict([texts[number % 5]]).probabilities, range(100)))
+    assert all(torch.equal(answer, alone[number % 5]) for number, answer in enumerate(found))
+
+
+def broken(tiny: Tiny, out: Path, name: str) -> Path:
+    """A copy of an encoder without one of its files, or with that file cut short."""
+    shutil.copytree(tiny("bert"), out)
+    path = out / name.removeprefix("cut ")
+    if name.startswith("cut "):
+        path.write_bytes(path.read_bytes()[:200])
+    else:
+        path.unlink()
+    return out
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "model.safetensors", "cut model.safetensors", "cut tokenizer.json",
+                                  "cut config.json"])
+def test_encoders_that_are_not_whole_are_refused(name: str, tiny: Tiny, tmp_path: Path) -> None:
+    with pytest.raises(EncoderError, match="tokenizer|can't be loaded"):
+        load_encoder(broken(tiny, tmp_path / "encoder", name), ["bad", "good"])
+
+
+def test_pickled_weights_are_refused(tiny: Tiny, tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    folder = broken(tiny, tmp_path / "encoder", "model.safetensors")
+    torch.save(load_file(tiny("bert") / "model.safetensors"), folder / "pytorch_model.bin")
+    with pytest.raises(EncoderError, match="can't be loaded"):
+        load_encoder(folder, ["bad", "good"])
+
+
+def test_an_encoder_with_another_head_gets_a_new_one(tiny: Tiny, tmp_path: Path) -> None:
+    model, tokenizer = load_encoder(tiny("bert"), ["bad", "good"])
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    assert load_encoder(tmp_path, ["a", "b", "c"])[0].config.num_labels == 3
+
+
+def test_a_token_that_the_model_does_not_know_is_refused(tiny: Tiny) -> None:
+    model, tokenizer = load_encoder(tiny("bert"), ["bad", "good"])
+    tokenizer.add_tokens(["brandnew"])
+    with pytest.raises(EncoderError, match="resize_token_embeddings"):
+        defend(model, tokenizer, ["the movie"], max_length=40)
+    model.resize_token_embeddings(len(tokenizer))
+    defend(model, tokenizer, ["the movie"], max_length=40).predict(["brandnew"])
+
+
+def test_saving_leaves_a_page_of_somebody_else_alone(tiny: Tiny, tmp_path: Path) -> None:
+    model, tokenizer = load_encoder(tiny("bert"), ["bad", "good"])
+    (tmp_path / "README.md").write_text("mine")
+    classifier = defend(model, tokenizer, ["the movie"], max_length=40)
+    classifier.save(tmp_path)
+    assert (tmp_path / "README.md").read_text() == "mine"
+    (tmp_path / "README.md").unlink()
+    for _ in range(2):
+        classifier.save(tmp_path)
+        assert "library_name: dualmask" in (tmp_path / "README.md").read_text()

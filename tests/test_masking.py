@@ -129,6 +129,10 @@ def test_longest_body_is_the_longest_that_fits(limit: int, hundredths: int, roun
         masks = math.ceil(part) if rounding == "ceil" else 0 if not n or not part else max(1, math.floor(part))
         return n + masks + specials
 
+    if total(1) > limit:
+        with pytest.raises(OptionError, match="no room for text"):
+            longest_body(limit, hundredths / 100, rounding=rounding, specials=specials)
+        return
     found = longest_body(limit, hundredths / 100, rounding=rounding, specials=specials)
     assert total(found) <= limit < total(found + 1)
 

@@ -171,7 +171,41 @@ def test_optimisers_differ(tiny: Tiny, data: Dataset) -> None:
     assert not equal(adam, adamw)
 
 
-@pytest.mark.parametrize("wrong", [{"epochs": 0}, {"batch_size": 0}, {"learning_rate": -1}, {"validation_share": 2},
+def test_a_short_run_that_explodes_is_named_too(tiny: Tiny, data: Dataset, tmp_path: Path) -> None:
+    with pytest.raises(DualmaskError, match=r"nan.*learning rate"):
+        train(data, encoder=tiny("bert"), progress=False, out=tmp_path / "m",
+              training={**FAST, "epochs": 1, "learning_rate": 1e30, "warmup": 0.0, "clip": "none"})
+    assert not (tmp_path / "m" / "dualmask.json").exists()
+
+
+def test_the_environment_changes_no_result(tiny: Tiny, data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = weights(train(data, encoder=tiny("bert"), training=FAST, progress=False))
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
+    monkeypatch.setenv("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "64")
+    classifier = train(data, encoder=tiny("bert"), training=FAST, progress=False)
+    assert equal(weights(classifier), before)
+    assert not classifier.model.training, "ready to answer"
+
+
+def test_files_of_others_are_not_overwritten(tiny: Tiny, data: Dataset, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("mine")
+    with pytest.raises(OptionError, match=r"other files \(config.json\)"):
+        train(data, encoder=tiny("bert"), training=FAST, out=tmp_path, progress=False)
+    assert (tmp_path / "config.json").read_text() == "mine"
+
+
+def test_an_earlier_model_stays_until_the_new_one_is_saved(tiny: Tiny, data: Dataset, tmp_path: Path) -> None:
+    from dualmask import DefendedClassifier
+
+    short = {**FAST, "epochs": 1}
+    train(data, encoder=tiny("bert"), training={**short, "seed": 5}, out=tmp_path, progress=False)
+    unfinished(tiny, data, tmp_path, overwrite=True)
+    assert DefendedClassifier.load(tmp_path, device="cpu").facts["training"]["seed"] == 5  # type: ignore[index]
+    train(data, encoder=tiny("bert"), training=FAST, out=tmp_path, resume=True, progress=False)
+    assert DefendedClassifier.load(tmp_path, device="cpu").facts["training"]["seed"] == 0  # type: ignore[index]
+
+
+@pytest.mark.parametrize("wrong", [{"epochs": 0}, {"warmup": "inf"}, {"batch_size": 0}, {"learning_rate": -1}, {"validation_share": 2},
                                    {"learning_rate": "nan"}, {"clip": "hard"}, {"epoch": 3}])
 def test_impossible_training_options_are_refused(wrong: dict[str, object], data: Dataset) -> None:
     with pytest.raises(OptionError, match=str(next(iter(wrong)))):
@@ -180,7 +214,7 @@ def test_impossible_training_options_are_refused(wrong: dict[str, object], data:
 
 def test_a_loss_that_explodes_is_named(tiny: Tiny, data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "LOG_STEPS", 1)
-    with pytest.raises(DualmaskError, match=r"NaN.*learning rate"):
+    with pytest.raises(DualmaskError, match=r"nan.*learning rate"):
         train(data, encoder=tiny("bert"), progress=False,
               training={**FAST, "epochs": 20, "learning_rate": 1e30, "warmup": 0.0, "clip": "none"})
 
@@ -269,7 +303,7 @@ training.train(Dataset("toy", ("bad", "good"), *rows), encoder={str(tiny('bert')
     assert equal(weights(resumed), weights(train(data, encoder=tiny("bert"), training=FAST, progress=False)))
 
 
-def unfinished(tiny: Tiny, data: Dataset, out: Path) -> None:
+def unfinished(tiny: Tiny, data: Dataset, out: Path, *, overwrite: bool = False) -> None:
     """Leave a folder as a run does that ended after its first epoch."""
     real = training.Run.end_of_epoch
 
@@ -280,7 +314,7 @@ def unfinished(tiny: Tiny, data: Dataset, out: Path) -> None:
     training.Run.end_of_epoch = ending  # type: ignore[method-assign]
     try:
         with pytest.raises(KilledError):
-            train(data, encoder=tiny("bert"), training=FAST, out=out, progress=False)
+            train(data, encoder=tiny("bert"), training=FAST, out=out, overwrite=overwrite, progress=False)
     finally:
         training.Run.end_of_epoch = real  # type: ignore[method-assign]
 

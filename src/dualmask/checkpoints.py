@@ -71,7 +71,9 @@ def read(
             row, _, leaf = name.partition(".")
             state.setdefault(int(row), {})[leaf] = tensor
         optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
+        # copies: what is read lies in a file that the next checkpoint removes
         best = load_file(path) if (path := folder / "best.safetensors").exists() else {}
+        best = {name: tensor.clone() for name, tensor in best.items()}
         return Progress(**saved["progress"]), best
     except (SafetensorError, ValueError, KeyError, OSError, RuntimeError) as error:
         raise ModelFileError(f"the checkpoint {folder} can't be read ({error}); delete it to start again.") from error

@@ -4,20 +4,21 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
 
 from dualmask.defences.base import Defence
 from dualmask.errors import DataError, OptionError
-from dualmask.models.encoders import check_length, logits, prepare
+from dualmask.models.encoders import check_length, check_vocabulary, logits, prepare
 from dualmask.text.encoding import Batch, Encode, check_texts, length_batches
 from dualmask.text.examples import Example, Text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+Input = Text | Mapping[str, str]
 ROWS = {"cpu": 32, "cuda": 256}  # rows per forward pass; CPUs are fastest at 8 to 32
 
 
@@ -68,6 +69,7 @@ class DefendedClassifier:
                               "classes; expected one for each.")
         prepare(model)
         check_length(model, max_length)
+        check_vocabulary(model, tokenizer)
         defence.adapt(model)
         self.network = DefendedNetwork(model, defence)
         self.encode = Encode(tokenizer, max_length=max_length)
@@ -94,6 +96,10 @@ class DefendedClassifier:
         self, texts: Sequence[Text], *, explain: bool = False, defended: bool = True, batch_size: int | None = None,
     ) -> Predictions:
         """Labels and probabilities; `explain` adds what was masked; `defended=False` asks the bare network."""
+        if isinstance(texts, str):
+            raise DataError("predict takes a list of texts; for one text write predict([text]).")
+        texts = list(texts)  # of any kind: a column of a data frame is indexed by its own labels
+        check_texts(texts)
         answers = torch.zeros(len(texts), len(self.labels))
         masked: list[list[Masked]] = [[] for _ in texts]
         for rows, part, views in self._answered(texts, defended=defended, batch_size=batch_size):
@@ -108,9 +114,6 @@ class DefendedClassifier:
         self, texts: Sequence[Text], *, defended: bool, batch_size: int | None,
     ) -> Iterator[tuple[list[int], Tensor, Batch]]:
         """Rows of like length, their probabilities and the first view of them; a batch too big for memory is halved."""
-        if isinstance(texts, str):
-            raise DataError("predict takes a list of texts; for one text write predict([text]).")
-        check_texts(texts)
         limit = batch_size or ROWS[self.device.type if self.device.type in ROWS else "cpu"]
         waiting = list(length_batches(texts, rows=limit, cells=1 << 22))[::-1]
         training, _ = self.network.training, self.network.eval()
@@ -140,15 +143,26 @@ class DefendedClassifier:
         found = self.predict([example.text for example in examples], defended=defended).probabilities.argmax(dim=1)
         return float((found == torch.tensor([example.label for example in examples])).float().mean())
 
+    def fit_defence(self, examples: Sequence[Example]) -> None:
+        """Let the defence learn from training examples what it must know at inference."""
+        self.defence.fit(examples, self.encode)
+        self.defence.to(self.device)
+
     def __call__(
-        self, inputs: Text | list[Text], *, top_k: int | None = 1,
+        self, inputs: Input | list[Input], *, top_k: int | Literal["best"] | None = "best",
     ) -> list[dict[str, object]] | list[list[dict[str, object]]]:
-        """Like a text-classification pipeline: the best label of each text, or the `top_k` (None: all) of each."""
-        texts = inputs if isinstance(inputs, list) else [inputs]
+        """Like a text-classification pipeline: each text's best label or, with `top_k` (None: all), a list for each.
+
+        A pair is a tuple or, as pipelines have it, a dictionary with "text" and "text_pair".
+        """
+        texts = [as_text(one) for one in (inputs if isinstance(inputs, list) else [inputs])]
         ranked: list[list[dict[str, object]]] = [
             [{"label": self.labels[best], "score": float(row[best])} for best in row.argsort(descending=True).tolist()]
             for row in self.predict(texts).probabilities]
-        return [row[0] for row in ranked] if top_k == 1 else [row[:top_k] for row in ranked]
+        if top_k == "best":
+            return [row[0] for row in ranked]
+        most = [row[:top_k] for row in ranked]
+        return most if isinstance(inputs, list) else most[0]
 
     def save(self, folder: str | Path) -> Path:
         """Write a folder that `load` reads, and whose undefended network plain transformers opens too."""
@@ -168,6 +182,16 @@ class DefendedClassifier:
         from dualmask.storage import push
 
         return push(self, repository, private=private)
+
+
+def as_text(given: Input) -> Text:
+    """A pipeline's way to write a text or a pair, in ours."""
+    if not isinstance(given, Mapping):
+        return given
+    if "text" not in given or set(given) - {"text", "text_pair"}:
+        raise DataError(f"a dictionary with the keys {', '.join(map(str, given))} was given; expected 'text' and, for "
+                        "a pair, 'text_pair'.")
+    return (given["text"], given["text_pair"]) if "text_pair" in given else given["text"]
 
 
 def default_device() -> str:

@@ -53,7 +53,7 @@ def obtain(repository: HubRepository, *, timeout: float, progress: bool) -> Path
     """The local copy, fetched first when there is none."""
     if folder := local_snapshot(repository):
         return folder
-    if _offline():
+    if offline():
         raise ResourceError(f"{repository} is not at hand and HF_HUB_OFFLINE forbids fetching it: unset that first.")
     _check_files(repository, _listing(repository, timeout))
     try:
@@ -66,13 +66,13 @@ def obtain(repository: HubRepository, *, timeout: float, progress: bool) -> Path
     return folder
 
 
-def _offline() -> bool:
+def offline() -> bool:
     from huggingface_hub import constants
 
     return constants.HF_HUB_OFFLINE or os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
 
 
-def _endpoint() -> str:
+def endpoint() -> str:
     # Read when needed: the hub client itself reads its settings only once, when it is imported.
     return os.environ.get("HF_ENDPOINT", "").rstrip("/") or "https://huggingface.co"
 
@@ -84,7 +84,7 @@ def _snapshot(repository: HubRepository, *, local: bool, timeout: float) -> Path
         repository.id,
         revision=repository.revision,
         cache_dir=os.environ.get("HF_HUB_CACHE") or None,
-        endpoint=_endpoint(),
+        endpoint=endpoint(),
         etag_timeout=timeout,
         local_files_only=local,
         allow_patterns=_WANTED,
@@ -117,7 +117,7 @@ def _listing(repository: HubRepository, timeout: float) -> list[str]:
 
     def ask() -> None:
         try:
-            info = HfApi(endpoint=_endpoint()).model_info(repository.id, revision=repository.revision, timeout=timeout)
+            info = HfApi(endpoint=endpoint()).model_info(repository.id, revision=repository.revision, timeout=timeout)
             names.extend(file.rfilename for file in info.siblings or [])
         except Exception as error:  # transport errors have no common base: hub versions differ in their HTTP library
             problems.append(error)
@@ -152,9 +152,9 @@ def _explanation(repository: HubRepository, error: Exception) -> str:
     if isinstance(error, RepositoryNotFoundError):
         return f"{repository}: the hub has none of that name, or it is private ('hf auth login'). Check the spelling."
     if isinstance(error, HfHubHTTPError):
-        return f"{repository}: the hub at {_endpoint()} refused ({_first_line(error)}). Try again later."
+        return f"{repository}: the hub at {endpoint()} refused ({_first_line(error)}). Try again later."
     return (
-        f"{repository}: the hub at {_endpoint()} can't be reached ({_first_line(error)}). Check the network and "
+        f"{repository}: the hub at {endpoint()} can't be reached ({_first_line(error)}). Check the network and "
         "HF_ENDPOINT, or copy the folder from elsewhere and give its path; if the hub is only slow, set "
         "DUALMASK_TIMEOUT to more seconds."
     )

@@ -66,14 +66,13 @@ def defend(
     max_length: int = 128,
 ) -> DefendedClassifier:
     """Wrap a fine-tuned classifier: its defence learns from `train_texts` what it must know at inference."""
-    if isinstance(train_texts, str) or not train_texts:
+    if isinstance(train_texts, str) or not len(train_texts):
         raise DataError("defend needs the texts that the model was trained on, as a list; "
                         "word frequencies are counted there.")
     labels = [str(label) for _, label in sorted((model.config.id2label or {}).items())]
     guard = build_defence(defence, preset=preset, options=options)
     classifier = DefendedClassifier(model, tokenizer, guard, labels=labels, max_length=max_length,
                                     facts={"defended_after_training": True, "preset": preset})
-    guard.fit([Example(text, 0) for text in train_texts], classifier.encode)
-    guard.to(model.device)
+    classifier.fit_defence([Example(text, 0) for text in train_texts])
     classifier.network.eval()
     return classifier

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from dualmask.answers import Format, Item, Layout, output_format
 from dualmask.errors import OptionError
-from dualmask.text.columns import FIND, Columns, find_columns, text_of
-from dualmask.text.tables import open_table
+from dualmask.text.columns import FIND, Columns
+from dualmask.text.tables import iter_rows, open_table
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -107,10 +107,8 @@ def check_places(source: Path, out: Path, chunk: int | None) -> None:
 
 def read_items(source: Path, columns: Columns) -> Iterator[Item]:
     """The rows of a file with their values as they are typed there; an empty text is answered like any other."""
-    table, found = open_table(source), None
-    for number, values in table.records:
-        found = found or find_columns(tuple(values), columns, table.names_at(number), labelled=False)
-        yield Item(values, text_of(values, found, table.at(number), allow_empty=True))
+    for row in iter_rows(source, columns=columns, allow_empty=True):
+        yield Item(row.fields, row.text)
 
 
 def survey(source: Path, columns: Columns) -> tuple[int, list[str]]:

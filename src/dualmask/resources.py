@@ -7,6 +7,7 @@ hub lie in the hub client's own cache. Nothing is fetched before it is asked for
 
 import math
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,6 +145,9 @@ def resolve(name: str, *, kind: str, progress: bool = True) -> Path:
     if name in RESOURCES:
         if RESOURCES[name].kind != kind:
             raise ResourceError(f"'{name}' is of kind {RESOURCES[name].kind}, but {kind} is needed: {_choices(kind)}.")
+        if os.path.isdir(name):
+            warnings.warn(f"'{name}' is taken as the resource of that name; for the folder write './{name}'.",
+                          stacklevel=2)
         return fetch(name, progress=progress)
     if os.path.exists(name):  # unlike Path.exists, quiet about names that no file system takes
         if kind == "encoder" and not Path(name, "config.json").is_file():

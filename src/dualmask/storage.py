@@ -14,14 +14,16 @@ from dualmask.classifier import DefendedClassifier
 from dualmask.defences import DEFENCES, options_as_dict
 from dualmask.defences.options import make_options
 from dualmask.errors import DualmaskError, ModelFileError, ResourceError
-from dualmask.models.encoders import quiet_transformers
+from dualmask.models.encoders import LOADING_ERRORS, load_tokenizer, quiet_transformers
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel
 
 FORMAT = 1
 DESCRIPTION, DEFENCE_WEIGHTS = "dualmask.json", "defence.safetensors"
+NEEDED = {"config.json", DEFENCE_WEIGHTS}
+CARD_OPENING = "---\nlibrary_name: dualmask\n"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +58,9 @@ def save(classifier: DefendedClassifier, folder: Path) -> Path:
     description = Description(
         defence=classifier.defence.name, options=options_as_dict(classifier.defence), labels=list(classifier.labels),
         max_length=classifier.encode.max_length, sha256=hashes, training=classifier.facts)
-    (folder / "README.md").write_text(model_card(classifier), encoding="utf-8")
+    card = folder / "README.md"
+    if not card.exists() or card.read_text(encoding="utf-8", errors="replace").startswith(CARD_OPENING):
+        card.write_text(model_card(classifier), encoding="utf-8")  # somebody else's page is left alone
     (folder / DESCRIPTION).write_text(json.dumps(asdict(description), indent=2) + "\n", encoding="utf-8")
     return folder
 
@@ -74,10 +78,12 @@ def load(source: str | Path) -> DefendedClassifier:
     try:
         defence = kind(make_options(kind.Options, description.options))
         classifier = DefendedClassifier(
-            read_model(folder), read_tokenizer(folder), defence, labels=description.labels,
+            read_model(folder), load_tokenizer(folder), defence, labels=description.labels,
             max_length=description.max_length, facts=description.training)
         defence.restore(read_weights(folder / DEFENCE_WEIGHTS))
-    except (KeyError, TypeError, ValueError, OSError, RuntimeError, AttributeError, DualmaskError) as error:
+    except ResourceError:
+        raise  # something beside the folder is missing, and the error says what
+    except (*LOADING_ERRORS, DualmaskError) as error:
         raise ModelFileError(f"{folder} can't be read as a saved classifier ({error}); "
                              "copy the whole folder again.") from error
     classifier.network.eval()
@@ -96,11 +102,11 @@ def read_description(folder: Path) -> Description:
         values = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ModelFileError(f"{path} is not valid JSON ({error}); save or copy the model again.") from error
-    if problem := _wrong(values):
-        raise ModelFileError(f"{path}: {problem}; save or copy the model again.")
-    if values["format"] > FORMAT:
+    if isinstance(values, dict) and isinstance(values.get("format"), int) and values["format"] > FORMAT:
         raise ModelFileError(f"{path} has format {values['format']}; this version reads up to {FORMAT}: "
                              "update dualmask.")
+    if problem := _wrong(values):
+        raise ModelFileError(f"{path}: {problem}; save or copy the model again.")
     return Description(**values)
 
 
@@ -114,8 +120,12 @@ def _wrong(values: object) -> str:
         return f"lacks {', '.join(missing)}"
     if unknown := sorted(set(values) - {f.name for f in fields(Description)}):
         return f"has unknown entries {', '.join(unknown)}"
-    return "; ".join(f"{name} is {values[name]!r:.40}" for name, kind in kinds.items()
-                     if not isinstance(values[name], kind) or isinstance(values[name], bool))
+    if wrong := [f"{name} is {values[name]!r:.40}" for name, kind in kinds.items()
+                 if not isinstance(values[name], kind) or isinstance(values[name], bool)]:
+        return "; ".join(wrong)
+    hashed = set(values["sha256"])
+    plain = all(Path(name).name == name for name in hashed)
+    return "" if plain and hashed >= NEEDED else f"sha256 must name files beside it, {', '.join(sorted(NEEDED))} too"
 
 
 def check_file(path: Path, expected: str) -> None:
@@ -132,17 +142,11 @@ def read_model(folder: Path) -> "PreTrainedModel":
 
     with quiet_transformers():
         model, report = AutoModelForSequenceClassification.from_pretrained(
-            folder, dtype=torch.float32, output_loading_info=True, local_files_only=True)
+            folder, dtype=torch.float32, output_loading_info=True, local_files_only=True, use_safetensors=True)
     wrong = {key: found for key in ("missing_keys", "unexpected_keys", "mismatched_keys") if (found := report.get(key))}
     if wrong:
         raise ModelFileError(f"weights and config.json don't fit each other: {wrong}")
     return model  # type: ignore[no-any-return]
-
-
-def read_tokenizer(folder: Path) -> "PreTrainedTokenizerBase":
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
 
 def read_weights(path: Path) -> dict[str, "Tensor"]:
@@ -168,7 +172,6 @@ def downloaded(repository: str) -> Path:
 
 def push(classifier: DefendedClassifier, repository: str, *, private: bool) -> str:
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError
 
     with TemporaryDirectory() as folder:
         save(classifier, Path(folder))
@@ -176,7 +179,7 @@ def push(classifier: DefendedClassifier, repository: str, *, private: bool) -> s
             HfApi().create_repo(repository, private=private, exist_ok=True)
             commit = HfApi().upload_folder(repo_id=repository, folder_path=folder, commit_message="Add the classifier")
             return str(commit)
-        except (HfHubHTTPError, OSError, ValueError) as error:
+        except Exception as error:  # the client's own and those of the library it speaks through
             raise ResourceError(f"'{repository}' could not be uploaded: {error}. Check the name, your network and your "
                                 "login ('hf auth login'); nothing was changed locally.") from error
 
@@ -185,7 +188,7 @@ def model_card(classifier: DefendedClassifier) -> str:
     """A README for the saved folder; every figure in it was measured by the training run."""
     card, facts = classifier.defence.card(), classifier.facts
     lines = [
-        "---", "library_name: dualmask", "pipeline_tag: text-classification",
+        CARD_OPENING + "pipeline_tag: text-classification",
         f"tags: [dualmask, adversarial-robustness, {card.name}]", "---", "",
         f"# Text classifier defended by {card.name}", "", f"{card.summary}.", "",
         *(f"* {heading}: {text}" for heading, text in card.sections.items()), "",

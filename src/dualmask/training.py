@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -25,8 +26,12 @@ from dualmask.text.encoding import Batch
 from dualmask.text.examples import Dataset, Example, split_stratified
 from dualmask.training_log import Reporter
 
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
 CHECKPOINT_SECONDS = 300.0
 LOG_STEPS = 25
+OWN = ("training.jsonl", "checkpoint.partial")  # all that a run leaves that ended before its first checkpoint
 
 
 def train(
@@ -43,7 +48,7 @@ def train(
     fitted, held_out = validation_split(data, settings)
     model, tokenizer = load_encoder(encoder, data.labels, seed=settings.seed)
     classifier = DefendedClassifier(model, tokenizer, guard, labels=data.labels, max_length=settings.max_length)
-    guard.fit(data.train, classifier.encode)
+    classifier.fit_defence(data.train)
     facts = {"data": data.name, "rows": fingerprint(data), "encoder": str(encoder), "defence": defence,
              "preset": preset, "options": options_as_dict(guard), "training": asdict(settings)}
     main = is_main_process()  # of several that train together, one writes
@@ -81,11 +86,9 @@ class Run:
     measured: tuple[Sequence[Example], list[int]] | None = None
 
     def loop(self, *, resume: bool) -> None:
-        from accelerate import Accelerator
-
-        self.accelerator = Accelerator()
+        self.accelerator = make_accelerator()
         network = self.classifier.network.to(self.accelerator.device)
-        self.optimiser = make_optimiser(network.parameters(), self.settings, fused=True)
+        self.optimiser = make_optimiser(network.parameters(), self.settings)
         if resume and self.out and checkpoints.found(self.out):
             self.state, self.best = checkpoints.read(self.out, self.facts, network=network, optimiser=self.optimiser)
         self.wrapped: Network = self.accelerator.prepare(network)
@@ -94,8 +97,12 @@ class Run:
             started, before = time.perf_counter(), self.state.seconds
             for _ in self.epoch():
                 self.state.seconds = before + time.perf_counter() - started
+            if self.accelerator.device.type == "cuda":
+                torch.cuda.synchronize()
+            self.state.seconds = before + time.perf_counter() - started
             self.end_of_epoch()
         network.load_state_dict(self.best)
+        network.eval()
 
     def epoch(self) -> Iterator[None]:
         """Train on what is left of the epoch at hand."""
@@ -108,7 +115,7 @@ class Run:
         saved = time.monotonic()
         for rows in batches[state.batch:]:
             chosen = [examples[row] for row in self.share(rows)]
-            seed_layers(seed, "layers", state.step)
+            seed_layers(seed, "layers", state.step, *self.rank)
             batch = defence.training_view([example.text for example in chosen], [example.label for example in chosen],
                                           encode, generator(seed, "view", state.step))
             loss, answer = self.update(batch.to(self.accelerator.device))
@@ -149,6 +156,11 @@ class Run:
             return bool(self.accelerator.device.type == "cuda" and torch.cuda.is_bf16_supported())
         return self.settings.precision == "bf16"
 
+    @property
+    def rank(self) -> list[int]:
+        """A further part for seeds of what differs between processes that train together; none for the first."""
+        return [self.accelerator.process_index] if self.accelerator.process_index else []
+
     def rate(self, step: int) -> float:
         return learning_rate(step, self.steps_per_epoch * self.settings.epochs, self.settings)
 
@@ -161,6 +173,8 @@ class Run:
         """Judge the epoch on held-out texts, keep the best weights, decide whether to go on."""
         state = self.state
         accuracy = self.classifier.accuracy(self.held_out, defended=self.settings.validate == "defended")
+        if self.accelerator.num_processes > 1:  # one verdict for all, or some would stop while others wait for them
+            accuracy = float(self.accelerator.reduce(torch.tensor(accuracy).to(self.accelerator.device), "mean"))
         state.epoch, state.batch = state.epoch + 1, 0
         if accuracy > state.best_accuracy:
             state.best_accuracy, state.best_epoch, state.waited = accuracy, state.epoch, 0
@@ -182,11 +196,22 @@ def batch_accuracy(answer: Tensor, batch: Batch) -> Tensor:
     return answer.argmax(dim=1).eq(batch.labels.to(answer.device)).float().mean()
 
 
-def make_optimiser(
-    parameters: Iterator[torch.nn.Parameter], settings: TrainingOptions, *, fused: bool,
-) -> torch.optim.Optimizer:
+def make_accelerator() -> "Accelerator":
+    """Devices and processes as accelerate finds them; precision and batches are ours, whatever the environment says."""
+    from accelerate import Accelerator
+    from accelerate.utils import DistributedType, GradientAccumulationPlugin
+
+    every_batch = GradientAccumulationPlugin(num_steps=1)
+    accelerator = Accelerator(mixed_precision="no", gradient_accumulation_plugin=every_batch)
+    if accelerator.distributed_type in (DistributedType.DEEPSPEED, DistributedType.FSDP, DistributedType.MEGATRON_LM):
+        raise OptionError(f"training under {accelerator.distributed_type.value} is not supported: weights are kept and "
+                          "saved whole here. Launch with plain multi-GPU, or on one device.")
+    return accelerator
+
+
+def make_optimiser(parameters: Iterator[torch.nn.Parameter], settings: TrainingOptions) -> torch.optim.Optimizer:
     kind = torch.optim.AdamW if settings.optimiser == "adamw" else torch.optim.Adam
-    return kind(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=fused)
+    return kind(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True)
 
 
 def learning_rate(step: int, total: int, settings: TrainingOptions) -> float:
@@ -226,12 +251,20 @@ def check_folder(out: Path, *, resume: bool, overwrite: bool) -> None:
     """What a folder holds already is never lost unasked."""
     if out.exists() and not out.is_dir():
         raise OptionError(f"{out} is a file; give a folder to save the model in.")
-    held = "an unfinished run" if checkpoints.found(out) else ""
-    if (out / "dualmask.json").exists():
-        held = "a saved model"
+    held = holding(out)
     if held and not overwrite and not (resume and held == "an unfinished run"):
         remedy = "resume it, " if held == "an unfinished run" else ""
         raise OptionError(f"{out} already holds {held}: {remedy}choose another folder, or overwrite it.")
+
+
+def holding(out: Path) -> str:
+    """What a folder holds that training would replace."""
+    if checkpoints.found(out):
+        return "an unfinished run"
+    if (out / "dualmask.json").exists():
+        return "a saved model"
+    others = sorted(path.name for path in out.iterdir() if path.name not in OWN) if out.is_dir() else []
+    return f"other files ({', '.join(others[:4])})" if others else ""
 
 
 def clear_folder(out: Path, *, resume: bool) -> None:
@@ -239,8 +272,7 @@ def clear_folder(out: Path, *, resume: bool) -> None:
     out.mkdir(parents=True, exist_ok=True)
     if not (resume and checkpoints.found(out)):
         checkpoints.remove(out)
-        for name in ("dualmask.json", "training.jsonl"):
-            (out / name).unlink(missing_ok=True)
+        (out / "training.jsonl").unlink(missing_ok=True)  # an earlier model stays until the new one is saved
 
 
 def fingerprint(data: Dataset) -> dict[str, object]:

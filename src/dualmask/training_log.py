@@ -2,6 +2,7 @@
 """What a training run shows while it runs: a progress bar in a terminal, and a JSON Lines log on disk."""
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -62,21 +63,28 @@ class Reporter:
         self.bar.advance(self.task)
         if accuracy is None:
             return
-        mean = float(self.total) / self.count
-        if mean != mean:
-            raise DualmaskError(f"the loss became NaN by step {state.step}; lower the learning rate, or train with "
-                                "precision=fp32.")
+        mean = self.mean(state)
         self.bar.update(self.task, figures=f"loss {mean:.3f}  accuracy {float(accuracy):.2f}")
         self.write({"event": "step", "epoch": state.epoch + 1, "step": state.step, "loss": round(mean, 5),
                     "batch_accuracy": round(float(accuracy), 4), "learning_rate": rate})
 
     def end(self, state: "Progress", accuracy: float) -> None:
-        mean = float(self.total) / self.count if self.total is not None else float("nan")
+        mean = self.mean(state) if self.count else None  # none where a resumed epoch had nothing left to train on
         best = " (best so far)" if state.best_epoch == state.epoch else ""
-        self.console.print(f"epoch {state.epoch}: loss {mean:.3f}, validation accuracy {accuracy:.1%}{best}, "
+        loss = "" if mean is None else f"loss {mean:.3f}, "
+        self.console.print(f"epoch {state.epoch}: {loss}validation accuracy {accuracy:.1%}{best}, "
                            f"{state.seconds:.0f} s in all")
-        self.write({"event": "epoch", "epoch": state.epoch, "step": state.step, "loss": round(mean, 5),
-                    "validation_accuracy": accuracy, "seconds": round(state.seconds, 2)})
+        self.write({"event": "epoch", "epoch": state.epoch, "step": state.step,
+                    "loss": None if mean is None else round(mean, 5), "validation_accuracy": accuracy,
+                    "seconds": round(state.seconds, 2)})
+
+    def mean(self, state: "Progress") -> float:
+        """The mean loss of the epoch so far; reading it waits for the device."""
+        mean = float(self.total) / self.count if self.total is not None else math.nan
+        if not math.isfinite(mean):
+            raise DualmaskError(f"the loss became {mean} by step {state.step}; lower the learning rate, or train with "
+                                "precision=fp32.")
+        return mean
 
     def write(self, record: Mapping[str, object]) -> None:
         if self.file:

@@ -122,7 +122,7 @@ class DDM(Defence):
                 limit, o.train_rate, rounding=o.rounding, counted=o.train_count, specials=specials)
         batch = encode(texts, max_length=limit)
         counted = counted_length(batch.lengths, o.train_count, specials=specials)
-        counts = mask_budget(counted, o.train_rate, rounding=o.rounding)  # M = ceil(|x| b_M)
+        counts = mask_budget(counted, o.train_rate, rounding=o.rounding) * (batch.lengths > 0)  # M = ceil(|x| b_M)
         if o.clean_share:
             counts = counts.masked_fill(torch.rand(len(texts), generator=generator) < o.clean_share, 0)
         batch = insert_masks(batch, counts, encode.mask_id, pad_id=encode.pad_id, place=o.place, ordinary=o.ordinary,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options by name, from Python or from text, all mistakes reported at once; and the options of training itself."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from types import NoneType, UnionType
@@ -72,8 +73,8 @@ def check_shares(**shares: float) -> None:
 
 def check_least(**pairs: tuple[float, float]) -> None:
     """Each name with its value and the least it may be."""
-    wrong = [f"{name} is {value}; expected at least {least:g}." for name, (value, least) in pairs.items()
-             if not value >= least]
+    wrong = [f"{name} is {value}; expected a number of at least {least:g}." for name, (value, least) in pairs.items()
+             if not least <= value < math.inf]
     if wrong:
         raise OptionError("\n".join(wrong))
 

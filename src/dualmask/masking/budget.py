@@ -41,4 +41,8 @@ def longest_body(
     bodies = torch.arange(limit - specials + 1)
     masks = mask_budget(counted_length(bodies, counted, specials=specials), rate, rounding=rounding)
     total = bodies + masks + specials
-    return int(bodies[total <= limit].max()) if bool((total <= limit).any()) else 0
+    longest = int(bodies[total <= limit].max()) if bool((total <= limit).any()) else 0
+    if longest < 1:
+        raise OptionError(f"a limit of {limit} tokens leaves no room for text beside {specials} special tokens and the "
+                          "masks; raise max_length.")
+    return longest

@@ -203,7 +203,7 @@ class RandomScore(Scorer):
     def forward(self, batch: Batch) -> Tensor:
         places = scrambled(batch.positions + 1)
         text = (scrambled(batch.input_ids) * places).masked_fill(~batch.body, 0).sum(dim=1, keepdim=True)
-        return (scrambled(scrambled(text + self.seed) ^ places) >> 11).double() / 2.0**52
+        return (scrambled(scrambled(text + self.seed) ^ places) & 0xFFFFFF).float() / 2.0**24
 
 
 def phi(counts: Tensor, unseen: Unseen) -> Tensor:

@@ -2,6 +2,7 @@
 """Encoders with a classification head, and how each family is told where a token stands."""
 
 import inspect
+import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from dualmask.errors import EncoderError, OptionError
@@ -19,19 +21,21 @@ from dualmask.text.encoding import Batch, MaskPosition
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+LOADING_ERRORS = (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError)
 ZERO = -1  # the position id of a token whose position embedding is the zero vector
 ABSOLUTE = ("bert", "camembert", "distilbert", "electra", "mpnet", "roberta", "xlm-roberta")
 RELATIVE = ("deberta", "deberta-v2", "modernbert")  # no absolute embedding to zero; see docs/ddm.md
 OFFSET_BY_PADDING = ("camembert", "mpnet", "roberta", "xlm-roberta")  # their first position is padding_idx + 1
 
 
+asked = threading.local()  # .positions: the ids that this thread's pass asked for, for layers further up
+
+
 class ZeroablePositions(nn.Embedding):
     """A position table in which the id `ZERO` gives the zero vector, without gradient; its weights are unchanged."""
 
-    latest: Tensor  # the ids asked for last, for layers further up that need them too
-
     def forward(self, input: Tensor) -> Tensor:
-        self.latest = input
+        asked.positions = input
         return super().forward(input.clamp(min=0)).masked_fill((input == ZERO)[..., None], 0.0)
 
 
@@ -42,10 +46,8 @@ def _mask_blind_mpnet() -> type[nn.Module]:
     class MaskBlindMPNetEncoder(MPNetEncoder):
         """MPNet's relative bias read off the given positions, and none to or from a token at position `ZERO`."""
 
-        table: tuple[ZeroablePositions]
-
         def compute_position_bias(self, x: Tensor, position_ids: Tensor | None = None, num_buckets: int = 32) -> Tensor:
-            places = self.table[0].latest
+            places: Tensor = asked.positions
             relative = places[:, None, :] - places[:, :, None]  # (rows, queries, keys)
             buckets = cast(Any, self).relative_position_bucket(relative, num_buckets=num_buckets)
             bias: Tensor = self.relative_attention_bias(buckets)
@@ -59,8 +61,8 @@ def _mask_blind_mpnet() -> type[nn.Module]:
 def load_encoder(
     name: str | Path, labels: Sequence[str], *, seed: int = 0,
 ) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
-    """An encoder by resource name, path or hub id, with a new classification head for these labels."""
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+    """An encoder by resource name, path or hub id, with a head for these labels: new unless it has one of that size."""
+    from transformers import AutoModelForSequenceClassification
 
     from dualmask.resources import resolve
 
@@ -68,13 +70,26 @@ def load_encoder(
     seed_layers(seed, "head")
     try:
         with quiet_transformers():  # a new head is what we ask for; the loader would warn about it
-            tokenizer = AutoTokenizer.from_pretrained(folder)
             model = AutoModelForSequenceClassification.from_pretrained(
                 folder, id2label=dict(enumerate(labels)), label2id={label: i for i, label in enumerate(labels)},
-                num_labels=len(labels), dtype=torch.float32)
-    except (OSError, ValueError, KeyError) as error:
-        raise EncoderError(f"'{name}' can't be loaded as an encoder: {error}") from error
-    return model, tokenizer
+                num_labels=len(labels), dtype=torch.float32, use_safetensors=True, ignore_mismatched_sizes=True)
+    except LOADING_ERRORS as error:
+        raise EncoderError(f"'{name}' can't be loaded as an encoder: {error}. Give the folder of a whole model with "
+                           "config.json, model.safetensors and its tokenizer.") from error
+    return model, load_tokenizer(folder)
+
+
+def load_tokenizer(folder: Path) -> "PreTrainedTokenizerBase":
+    """A folder's tokenizer. Where its files are missing transformers would make one up that knows no word."""
+    from transformers import AutoTokenizer
+
+    if not any(path.is_file() for name in ("tokenizer.json", "vocab.*", "*.model") for path in folder.glob(name)):
+        raise EncoderError(f"{folder} holds no tokenizer (tokenizer.json, vocab.* or *.model); copy it there, or save "
+                           "it with tokenizer.save_pretrained().")
+    try:
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except LOADING_ERRORS as error:
+        raise EncoderError(f"the tokenizer in {folder} can't be loaded: {error}. Copy or save it again.") from error
 
 
 @contextmanager
@@ -104,9 +119,7 @@ def prepare(model: "PreTrainedModel") -> None:
     if table is not None:
         table.__class__ = ZeroablePositions
     if family == "mpnet" and table is not None:
-        encoder = cast(Any, model.base_model).encoder
-        encoder.__class__ = _mask_blind_mpnet()
-        encoder.table = (table,)  # in a tuple: no second copy of its weights
+        cast(Any, model.base_model).encoder.__class__ = _mask_blind_mpnet()
 
 
 def position_table(model: "PreTrainedModel") -> nn.Embedding | None:
@@ -124,11 +137,18 @@ def check_mask_position(model: "PreTrainedModel", mask_position: MaskPosition) -
     """Say so where a way to place masks means nothing in this model."""
     family = model.config.model_type
     if mask_position == "zero" and family in RELATIVE:
-        warnings.warn(f"encoders of the family '{family}' have relative positions: [MASK] has no position embedding to "
-                      "zero, and tokens keep their distance to it.", stacklevel=3)
+        warnings.warn(f"encoders of the family '{family}' have relative positions, which zeroing does not reach: "
+                      "tokens keep their distance to [MASK].", stacklevel=3)
     if mask_position == "release" and family not in ("bert", "electra", "roberta"):
         raise OptionError("mask_position='release' reproduces a fault of BERT-like inputs, which the family "
                           f"'{family}' doesn't have. Choose 'zero' or 'normal'.")
+
+
+def check_vocabulary(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase") -> None:
+    known = int(cast(Any, model.get_input_embeddings()).num_embeddings)
+    if len(tokenizer) > known:
+        raise EncoderError(f"the tokenizer has {len(tokenizer)} tokens and the model knows {known}; after adding "
+                           "tokens call model.resize_token_embeddings(len(tokenizer)) and train the model with them.")
 
 
 def check_length(model: "PreTrainedModel", length: int) -> None:

@@ -73,8 +73,8 @@ class Encode:
         if tokenizer.mask_token_id is None:
             raise EncoderError(f"the tokenizer {type(tokenizer).__name__} has no mask token, and masking needs one; "
                                "take a masked-language-model encoder such as 'minilm', 'bert-base-uncased' or "
-                               "'roberta-base', or add one with tokenizer.add_special_tokens({'mask_token': '[MASK]'}) "
-                               "and train the model with it.")
+                               "'roberta-base', or add one (tokenizer.add_special_tokens({'mask_token': '[MASK]'}), "
+                               "model.resize_token_embeddings(len(tokenizer))) and train the model with it.")
         if max_length < 4:
             raise EncoderError(f"max_length is {max_length}; at least 4 are needed for special tokens and one of text.")
         self.tokenizer = tokenizer

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from os.path import exists, isdir, isfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from dualmask.errors import DataError, OptionError
 from dualmask.text.columns import FIND, Columns, Text, closest, find_columns, text_of
@@ -66,21 +66,25 @@ def load_dataset(
         given = {"test": test, "validation": validation}
         dataset = _assemble(name, {part: table for part, table in tables.items() if given.get(part) is None}, columns)
     if validation is not None:
-        dataset = replace(dataset, validation=load_examples(validation, labels=dataset.labels, columns=columns))
+        examples = load_examples(validation, labels=dataset.labels, columns=columns, part="validation")
+        dataset = replace(dataset, validation=examples)
     if test is not None:
         dataset = replace(dataset, test=load_examples(test, labels=dataset.labels, columns=columns))
     return dataset
 
 
-def load_examples(source: str | Path, *, labels: Sequence[str], columns: Columns = FIND) -> list[Example]:
-    """Load one file under known label names, or the test part of anything else that ``load_dataset`` takes."""
+def load_examples(
+    source: str | Path, *, labels: Sequence[str], columns: Columns = FIND, part: Literal["validation", "test"] = "test",
+) -> list[Example]:
+    """Load one file under known label names, or one part of anything else that ``load_dataset`` takes."""
     if isfile(source):
         return _examples(_read(open_table(Path(source)), columns), labels)
     dataset = load_dataset(source, columns=columns)
-    if dataset.test is None:
-        raise DataError(f"{source} has no test part. Name one labelled file instead.")
-    ids = [_known_id(name, labels, f"{source}, test part") for name in dataset.labels]
-    return [Example(text, ids[label]) for text, label in dataset.test]
+    examples = dataset.test if part == "test" else dataset.validation
+    if examples is None:
+        raise DataError(f"{source} has no {part} part. Name one labelled file instead.")
+    ids = [_known_id(name, labels, f"{source}, {part} part") for name in dataset.labels]
+    return [Example(text, ids[label]) for text, label in examples]
 
 
 def split_stratified(examples: Sequence[Example], share: float, seed: int) -> tuple[list[Example], list[Example]]:

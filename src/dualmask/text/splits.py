@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Data sets of the Hugging Face ``datasets`` library: saved in a folder, or named on the hub."""
 
-import os
 import re
 from collections.abc import Iterator, Sequence
 from os.path import isdir
@@ -12,6 +11,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from dualmask.errors import DataError, ResourceError
+from dualmask.hub import endpoint, offline
 from dualmask.text.columns import closest
 from dualmask.text.tables import BATCH, PARTS, Record, Table, class_names
 
@@ -49,9 +49,9 @@ def hub_tables(source: str, *, at_hand: Sequence[str]) -> dict[str, Table]:
     """The parts of a data set on the hub; where none answers, an error within seconds that names what is at hand."""
     near = closest(source, [*at_hand, *(entry.name for entry in Path().iterdir())])
     remedy = f"{near} Give a file or a folder, or take a data set at hand: {', '.join(at_hand)}."
-    if not (_offline() or hub_answers()):
+    if not (offline() or hub_answers()):
         raise ResourceError(
-            f"'{source}': no such file or folder here, and {_endpoint()} can't be reached to look for a data set of "
+            f"'{source}': no such file or folder here, and {endpoint()} can't be reached to look for a data set of "
             f"that name.{remedy} If it was loaded on this machine before, HF_HUB_OFFLINE=1 takes the stored copy."
         )
     import datasets
@@ -59,20 +59,12 @@ def hub_tables(source: str, *, at_hand: Sequence[str]) -> dict[str, Table]:
     name, _, configuration = source.partition(":")
     try:
         loaded = datasets.load_dataset(name, configuration or None)
-    except (OSError, ValueError, RuntimeError) as error:
+    except Exception as error:  # of many libraries: the hub's client, the readers, the network
         reason = str(error).strip().partition("\n")[0]
         raise ResourceError(
             f"'{source}': no such file or folder here, and the hub gave no data set of that name ({reason}).{remedy}"
         ) from error
     return _split_tables(source, loaded)
-
-
-def _endpoint() -> str:
-    return os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
-
-
-def _offline() -> bool:
-    return os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "TRUE", "YES", "ON")
 
 
 def hub_answers(seconds: float = 5.0) -> bool:
@@ -81,7 +73,7 @@ def hub_answers(seconds: float = 5.0) -> bool:
 
     def ask() -> None:
         try:
-            urlopen(Request(_endpoint(), method="HEAD"), timeout=seconds).close()
+            urlopen(Request(endpoint(), method="HEAD"), timeout=seconds).close()
             answers.append(True)
         except HTTPError as error:
             answers.append(error.code < 500)  # beyond, the hub's client would try again for half a minute

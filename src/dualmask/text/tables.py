@@ -37,10 +37,10 @@ class Record(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One row to predict: all its columns as strings, and the text among them."""
+    """One row to predict: its columns with the values as they are typed there, and the text among them."""
 
     number: int
-    fields: dict[str, str]
+    fields: Mapping[str, object]
     text: Text
 
 
@@ -73,15 +73,7 @@ def _rows(table: Table, columns: Columns, allow_empty: bool) -> Iterator[Row]:
         at = table.at(record.number)
         found = found or find_columns(tuple(record.values), columns, table.names_at(record.number), labelled=False)
         text = text_of(record.values, found, at, allow_empty=allow_empty)
-        yield Row(record.number, {name: _as_string(value) for name, value in record.values.items()}, text)
-
-
-def _as_string(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool | int | float | list | dict):
-        return json.dumps(value, ensure_ascii=False, default=str)
-    return "" if value is None else str(value)
+        yield Row(record.number, record.values, text)
 
 
 def open_table(path: Path) -> Table:
