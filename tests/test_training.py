@@ -205,8 +205,8 @@ def test_an_earlier_model_stays_until_the_new_one_is_saved(tiny: Tiny, data: Dat
     assert DefendedClassifier.load(tmp_path, device="cpu").facts["training"]["seed"] == 0  # type: ignore[index]
 
 
-@pytest.mark.parametrize("wrong", [{"epochs": 0}, {"warmup": "inf"}, {"batch_size": 0}, {"learning_rate": -1}, {"validation_share": 2},
-                                   {"learning_rate": "nan"}, {"clip": "hard"}, {"epoch": 3}])
+@pytest.mark.parametrize("wrong", [{"epochs": 0}, {"warmup": "inf"}, {"batch_size": 0}, {"learning_rate": -1},
+                                   {"validation_share": 2}, {"learning_rate": "nan"}, {"clip": "hard"}, {"epoch": 3}])
 def test_impossible_training_options_are_refused(wrong: dict[str, object], data: Dataset) -> None:
     with pytest.raises(OptionError, match=str(next(iter(wrong)))):
         train(data, training=wrong)
