@@ -81,6 +81,7 @@ def train(
     from dualmask.defences.options import parse_assignments
     from dualmask.display import show_training
     from dualmask.text.examples import Columns, load_dataset
+    from dualmask.training import is_main_process
     from dualmask.training import train as train_classifier
 
     flags = {"epochs": epochs, "learning_rate": learning_rate, "batch_size": batch_size, "max_length": max_length,
@@ -93,7 +94,8 @@ def train(
         load_dataset(data, columns=columns, test=test, validation=validation), encoder=encoder, defence=defence,
         preset=preset, options=options, training=training, out=out, resume=resume, overwrite=overwrite,
         progress=not quiet)
-    show_training(Console(), classifier, out)
+    if is_main_process():
+        show_training(Console(), classifier, out)
 
 
 @app.command()
