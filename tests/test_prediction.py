@@ -384,3 +384,15 @@ def test_the_table_is_readable_with_and_without_colour(colour: bool) -> None:
     shown = screen.getvalue()
     assert ("\x1b[" in shown) == colour and ("⟦fnuny⟧" in shown) == (not colour)
     assert "[bold]" in shown and "90.0%" in shown and "fnuny -1.50" in shown and "plot 2.00" in shown
+
+
+def test_a_link_stays_a_link_and_devices_are_refused(classifier: DefendedClassifier, tmp_path: Path) -> None:
+    source = write_csv(tmp_path / "in.csv", [{"text": "good movie"}])
+    (tmp_path / "real.csv").write_text("old")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "real.csv")
+    predict_file(classifier, source, tmp_path / "link.csv", overwrite=True, progress=False)
+    assert (tmp_path / "link.csv").is_symlink()
+    assert "good movie" in (tmp_path / "real.csv").read_text()
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(OptionError, match="no ordinary file"):
+        predict_file(classifier, source, tmp_path / "pipe.csv", overwrite=True, progress=False)

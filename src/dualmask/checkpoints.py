@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from dualmask.errors import ModelFileError, OptionError
+from dualmask.errors import ModelFileError, OptionError, ResourceError
 
 State = dict[str, Tensor]
 
@@ -34,17 +34,23 @@ def write(
     network: nn.Module, optimiser: torch.optim.Optimizer, best: State,
 ) -> None:
     """Write `out/checkpoint-STEP` under another name, then rename it and drop older ones."""
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     final = out / f"checkpoint-{progress.step:09d}-{progress.epoch:04d}"
     work = out / "checkpoint.partial"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    save_file(network_state(network), work / "network.safetensors")
-    save_file({f"{row}.{name}": tensor.cpu() for row, state in optimiser.state_dict()["state"].items()
-               for name, tensor in state.items()}, work / "optimiser.safetensors")
-    if best:
-        save_file(best, work / "best.safetensors")
+    steps = {f"{row}.{name}": tensor.cpu() for row, state in optimiser.state_dict()["state"].items()
+             for name, tensor in state.items()}
+    try:
+        for name, tensors in (("network", network_state(network)), ("optimiser", steps), ("best", best)):
+            if tensors:
+                save_file(tensors, work / f"{name}.safetensors")
+    except SafetensorError as error:
+        shutil.rmtree(work, ignore_errors=True)
+        raise ResourceError(f"no checkpoint can be written in {out} ({error}); make room there, about four times the "
+                            "model's size, and go on with resume.") from error
     described = {"progress": asdict(progress), "settings": settings}
     (work / "progress.json").write_text(json.dumps(described), encoding="utf-8")
     older = [folder for folder in found(out) if folder != final]

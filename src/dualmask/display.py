@@ -127,7 +127,7 @@ def show_training(console: Console, classifier: "DefendedClassifier", out: Path)
     """What was learned, where it lies and what to type next."""
     facts = classifier.facts
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    table.add_row("saved in", str(out))
+    table.add_row("saved in", Text(str(out)))
     rows = {"validation accuracy": "validation_accuracy", "test accuracy, defence on": "test_accuracy",
             "test accuracy, defence off": "test_accuracy_undefended"}
     for name, key in rows.items():
@@ -144,7 +144,7 @@ def show_summary(console: Console, summary: "Summary") -> None:
     counts = ", ".join(f"{label} {count:,}" for label, count in most_first)
     earlier = f" ({summary.resumed:,} of them by an earlier run)" if summary.resumed else ""
     line = f"{summary.rows:,} rows answered{earlier} in {summary.seconds:.1f} s: {counts}. Written to {summary.out}"
-    console.print(Text(line), soft_wrap=True)
+    console.print(Text(line.translate(SHOWN)), soft_wrap=True)
 
 
 def defence_table(kinds: Iterable[type["Defence"]]) -> Table:

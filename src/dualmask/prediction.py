@@ -54,7 +54,7 @@ def predict_file(
     chunk: int | None = None, resume: bool = False, overwrite: bool = False, progress: bool = True,
 ) -> Summary:
     """Answer every row of a file: its own columns, then `predicted`, `confidence` and a probability for each label."""
-    source, out, started = Path(source), Path(out), time.perf_counter()
+    source, out, started = Path(source), Path(os.path.realpath(out)), time.perf_counter()  # a link stays a link
     kind = output_format(out, format)
     check_places(source, out, chunk)
     options = {"format": kind, "columns": list(columns), "explain": explain, "defended": defended}
@@ -99,6 +99,8 @@ def check_places(source: Path, out: Path, chunk: int | None) -> None:
         raise OptionError(f"chunk is {chunk}; expected 1 row or more.")
     if out.is_dir():
         raise OptionError(f"{out} is a folder; give a file to write to, such as {out / 'answers.csv'}.")
+    if out.exists() and not out.is_file():
+        raise OptionError(f"{out} is no ordinary file; give a file to write to, such as answers.csv.")
     if not out.parent.is_dir():
         raise OptionError(f"{out}: the folder {out.parent} does not exist; create it first.")
     if out.exists() and source.exists() and out.samefile(source):

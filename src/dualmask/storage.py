@@ -54,6 +54,7 @@ def save(classifier: DefendedClassifier, folder: Path) -> Path:
         parts = sorted(path for path in Path(work).iterdir() if path.is_file())
         hashes = {path.name: file_hash(path) for path in parts}
         for path in parts:
+            path.chmod(0o644)  # safetensors writes files that only their owner may read
             path.replace(folder / path.name)
     description = Description(
         defence=classifier.defence.name, options=options_as_dict(classifier.defence), labels=list(classifier.labels),
