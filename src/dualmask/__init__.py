@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""dualmask: text classifiers that survive adversarial text.
+"""dualmask: text classifiers with a defence against adversarial text built in.
 
 Names are loaded when first used, so that importing the package costs nothing.
 """

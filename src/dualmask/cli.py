@@ -15,7 +15,7 @@ from dualmask.cli_resources import app as resources_app
 from dualmask.errors import DualmaskError
 
 app = typer.Typer(
-    help="Text classifiers that survive adversarial text.", no_args_is_help=True, rich_markup_mode="rich",
+    help="Text classifiers with a defence against adversarial text built in.", no_args_is_help=True, rich_markup_mode="rich",
     pretty_exceptions_show_locals=False, pretty_exceptions_enable=False, add_completion=False)
 app.add_typer(resources_app, name="resources")
 
@@ -53,7 +53,7 @@ def dualmask(
     version: Annotated[
         bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
-    """Text classifiers that survive adversarial text."""
+    """Text classifiers with a defence against adversarial text built in."""
 
 
 @app.command()
