@@ -15,7 +15,8 @@ from dualmask.cli_resources import app as resources_app
 from dualmask.errors import DualmaskError
 
 app = typer.Typer(
-    help="Text classifiers with a defence against adversarial text built in.", no_args_is_help=True, rich_markup_mode="rich",
+    help="Text classifiers with a defence against adversarial text built in.", no_args_is_help=True,
+    rich_markup_mode="rich",
     pretty_exceptions_show_locals=False, pretty_exceptions_enable=False, add_completion=False)
 app.add_typer(resources_app, name="resources")
 
