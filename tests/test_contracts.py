@@ -478,3 +478,10 @@ def test_the_registry_has_one_word_for_file_key_and_row() -> None:
     for name, kind in DEFENCES.items():
         assert kind.name == name
         assert kind is Defence or kind.__module__ == f"dualmask.defences.{name}"
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "defence.safetensors"])
+def test_no_file_that_decides_goes_unchecked(name: str, copied: Path) -> None:
+    hashes = json.loads((copied / "dualmask.json").read_text())["sha256"]
+    changed(copied, sha256={other: value for other, value in hashes.items() if other != name})
+    assert "sha256" in refused(copied)
