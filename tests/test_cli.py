@@ -22,9 +22,9 @@ from dualmask import __version__, demo
 from dualmask.classifier import DefendedClassifier
 from dualmask.cli import app, main, resume_hint
 from dualmask.defences import DEFENCES
-from dualmask.defences.options import TrainingOptions
 from dualmask.demo import altered_at_random, run_demo, sample
 from dualmask.errors import OptionError
+from dualmask.options import TrainingOptions
 from dualmask.text.examples import Dataset, Example
 
 Run = Callable[..., tuple[int, str, str]]

@@ -16,11 +16,11 @@ from torch import Tensor
 
 import dualmask
 from dualmask.classifier import DefendedClassifier, Masked
-from dualmask.defences import DEFENCES, build_defence, options_as_dict
+from dualmask.defences import DEFENCES, build_defence
 from dualmask.defences.base import Defence
-from dualmask.defences.options import make_options
 from dualmask.errors import DataError, DualmaskError, ModelFileError, OptionError
 from dualmask.models.encoders import load_encoder
+from dualmask.options import make_options
 from dualmask.text.examples import Dataset
 from dualmask.training import train
 
@@ -209,7 +209,7 @@ def test_every_defence_has_a_card_and_a_recommended_preset(name: str) -> None:
 @pytest.mark.parametrize(("name", "preset"), EVERY)
 def test_options_survive_json(name: str, preset: str) -> None:
     defence = build_defence(name, preset=preset)
-    written = json.loads(json.dumps(options_as_dict(defence)))
+    written = json.loads(json.dumps(defence.options_as_dict()))
     assert make_options(DEFENCES[name].Options, written) == defence.options
 
 
@@ -406,8 +406,8 @@ def test_a_model_is_never_overwritten_unasked(saved: Path, tiny: Callable[[str],
 
 
 LAYERS = [
-    ("errors", "seeds"), ("resources", "packages", "package_cache", "hub"), ("text",), ("models",), ("masking",),
-    ("defences",), ("classifier",), ("storage", "checkpoints", "training_log", "training"), ("attacks",),
+    ("errors", "seeds"), ("options", "cards"), ("resources", "packages", "package_cache", "hub"), ("text",),
+    ("models",), ("masking",), ("defences",), ("classifier",), ("storage", "checkpoints", "training_log", "training"), ("attacks",),
     ("evaluation",), ("integration", "prediction", "answers", "display", "demo", "demo_page"),
     ("cli", "cli_predict", "cli_resources"),
 ]  # fmt: skip
@@ -454,7 +454,7 @@ def test_imports_run_down_the_list(path: Path) -> None:
 @pytest.mark.parametrize("path", DEFENCE_FILES, ids=named)
 def test_defences_do_not_import_each_other(path: Path) -> None:
     beside = {module for module, _ in imports(path) if module.startswith("defences.")}
-    assert beside <= {"defences.base", "defences.options"}
+    assert beside <= {"defences.base"}
 
 
 @pytest.mark.parametrize("path", FILES, ids=named)

@@ -12,7 +12,7 @@ from conftest import reviews
 from torch import Tensor
 
 from dualmask.classifier import DefendedClassifier
-from dualmask.defences import DEFENCES, build_defence, find_defence, preset_training
+from dualmask.defences import DEFENCES, build_defence, preset_training
 from dualmask.defences.ddm import DDM, DDMOptions
 from dualmask.errors import OptionError
 from dualmask.models.encoders import load_encoder, logits, prepare
@@ -494,7 +494,7 @@ def test_unknown_names_get_a_hint_and_all_errors_come_at_once() -> None:
     assert "train_rate='much': expected a number" in message
     assert "keep_one='perhaps': expected true or false" in message
     with pytest.raises(OptionError, match="unknown defence 'dmd': did you mean 'ddm'"):
-        find_defence("dmd")
+        DEFENCES.find("dmd")
     with pytest.raises(OptionError, match="no preset 'papre': did you mean 'paper'"):
         build_defence("ddm", preset="papre")
     with pytest.raises(OptionError, match="unknown option 'rate'; there are none"):

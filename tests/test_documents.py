@@ -23,7 +23,7 @@ import dualmask.resources
 from dualmask.cli import app
 from dualmask.defences import DEFENCES, build_defence, preset_training
 from dualmask.defences.ddm import DDM, DDMOptions
-from dualmask.defences.options import TrainingOptions, converted, make_options, parse_assignments
+from dualmask.options import TrainingOptions, converted, make_options, parse_assignments
 from dualmask.resources import RESOURCES
 from dualmask.text.examples import Dataset
 from dualmask.training import train

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 from dualmask import checkpoints, training
 from dualmask.defences import preset_training
-from dualmask.defences.options import TrainingOptions
 from dualmask.errors import DataError, DualmaskError, ModelFileError, OptionError
+from dualmask.options import TrainingOptions
 from dualmask.text.examples import Dataset, Example
 from dualmask.training import bucketed, learning_rate, train
 from dualmask.training_log import Reporter

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from dualmask.defences import DEFENCES as DEFENCES
     from dualmask.defences import build_defence as build_defence
     from dualmask.defences.base import Defence as Defence
-    from dualmask.defences.options import TrainingOptions as TrainingOptions
     from dualmask.errors import DualmaskError as DualmaskError
     from dualmask.integration import MaskInsertionCollator as MaskInsertionCollator
     from dualmask.integration import defend as defend
+    from dualmask.options import TrainingOptions as TrainingOptions
     from dualmask.prediction import predict_file as predict_file
     from dualmask.resources import resolve as resolve
     from dualmask.text.examples import Dataset as Dataset
@@ -30,7 +30,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "DefendedClassifier": "classifier", "Masked": "classifier", "Predictions": "classifier",
     "DEFENCES": "defences", "build_defence": "defences", "Defence": "defences.base",
-    "TrainingOptions": "defences.options", "DualmaskError": "errors",
+    "TrainingOptions": "options", "DualmaskError": "errors",
     "MaskInsertionCollator": "integration", "defend": "integration", "predict_file": "prediction",
     "resolve": "resources",
     "Dataset": "text.examples", "Example": "text.examples", "load_dataset": "text.examples", "train": "training",

@@ -79,8 +79,8 @@ def train(
     from rich.console import Console
 
     from dualmask.defences import build_defence, preset_training
-    from dualmask.defences.options import parse_assignments
     from dualmask.display import show_training
+    from dualmask.options import parse_assignments
     from dualmask.text.examples import Columns, load_dataset
     from dualmask.training import is_main_process
     from dualmask.training import train as train_classifier
@@ -139,10 +139,10 @@ def card(defence: Annotated[str, typer.Argument(metavar="DEFENCE", help="A name 
     """Show what a defence does, every option, its default and the presets."""
     from rich.console import Console
 
-    from dualmask.defences import find_defence
+    from dualmask.defences import DEFENCES
     from dualmask.display import defence_card
 
-    Console().print(defence_card(find_defence(defence)))
+    Console().print(defence_card(DEFENCES.find(defence)))
 
 
 @app.command()

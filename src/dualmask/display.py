@@ -169,7 +169,7 @@ def defence_card(kind: type["Defence"]) -> Group:
 
 
 def _options(kind: type["Defence"]) -> list[Table]:
-    from dualmask.defences.options import TrainingOptions
+    from dualmask.options import TrainingOptions
 
     own = {name: preset.options for name, preset in kind.presets.items()}
     training = {name: preset.training for name, preset in kind.presets.items()}

@@ -141,11 +141,9 @@ def model_hash(classifier: "DefendedClassifier") -> str:
     """A hash of weights, defence, labels and length: equal hashes give equal answers."""
     import torch
 
-    from dualmask.defences import options_as_dict
-
     digest = blake2b(digest_size=16)
     defence = classifier.defence
-    digest.update(json.dumps([defence.name, options_as_dict(defence), classifier.labels, classifier.encode.max_length],
+    digest.update(json.dumps([defence.name, defence.options_as_dict(), classifier.labels, classifier.encode.max_length],
                              default=str).encode())
     for name, tensor in classifier.network.state_dict().items():
         digest.update(name.encode())

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from dualmask import __version__
 from dualmask.classifier import DefendedClassifier
-from dualmask.defences import DEFENCES, options_as_dict
-from dualmask.defences.options import make_options
+from dualmask.defences import DEFENCES
 from dualmask.errors import DualmaskError, ModelFileError, ResourceError
 from dualmask.models.encoders import LOADING_ERRORS, load_tokenizer, quiet_transformers
+from dualmask.options import make_options
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -57,7 +57,7 @@ def save(classifier: DefendedClassifier, folder: Path) -> Path:
             path.chmod(0o644)  # safetensors writes files that only their owner may read
             path.replace(folder / path.name)
     description = Description(
-        defence=classifier.defence.name, options=options_as_dict(classifier.defence), labels=list(classifier.labels),
+        defence=classifier.defence.name, options=classifier.defence.options_as_dict(), labels=list(classifier.labels),
         max_length=classifier.encode.max_length, sha256=hashes, training=classifier.facts)
     card = folder / "README.md"
     if not card.exists() or card.read_text(encoding="utf-8", errors="replace").startswith(CARD_OPENING):

@@ -16,11 +16,11 @@ from torch import Tensor
 from dualmask import __version__, checkpoints
 from dualmask.checkpoints import Progress, State, network_state
 from dualmask.classifier import DefendedClassifier
-from dualmask.defences import build_defence, options_as_dict, preset_training
+from dualmask.defences import build_defence, preset_training
 from dualmask.defences.base import Network
-from dualmask.defences.options import TrainingOptions
 from dualmask.errors import DataError, OptionError
 from dualmask.models.encoders import load_encoder
+from dualmask.options import TrainingOptions
 from dualmask.seeds import generator, seed_layers
 from dualmask.text.encoding import Batch
 from dualmask.text.examples import Dataset, Example, split_stratified
@@ -50,7 +50,7 @@ def train(
     classifier = DefendedClassifier(model, tokenizer, guard, labels=data.labels, max_length=settings.max_length)
     classifier.fit_defence(data.train)
     facts = {"data": data.name, "rows": fingerprint(data), "encoder": str(encoder), "defence": defence,
-             "preset": preset, "options": options_as_dict(guard), "training": asdict(settings)}
+             "preset": preset, "options": guard.options_as_dict(), "training": asdict(settings)}
     main = is_main_process()  # of several that train together, one writes
     if folder and main:
         clear_folder(folder, resume=resume)

@@ -2,13 +2,13 @@
 """What a defence is: seven hooks, each doing nothing here, so that this base class is the plain classifier."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dualmask.cards import Method
 from dualmask.text.encoding import Batch, Encode
 from dualmask.text.examples import Example, Text
 
@@ -18,41 +18,13 @@ if TYPE_CHECKING:
 Family = Literal["none", "masking", "smoothing", "detection", "adversarial training", "regularisation", "purification"]
 
 
-class Paper(NamedTuple):
-    title: str
-    authors: str
-    venue: str
-    link: str = ""
-
-
 class Network(Protocol):
     """What a loss may ask: logits (rows, classes) of a batch, with other word embeddings if wanted."""
 
     def __call__(self, batch: Batch, embeddings: Tensor | None = None) -> Tensor: ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class NoOptions:
-    """A defence without settings."""
-
-
-class Preset(NamedTuple):
-    """Options of a defence, and the training options that go with them."""
-
-    options: Mapping[str, object]
-    training: Mapping[str, object]
-
-
-@dataclass(frozen=True)
-class Card:
-    """What a reader wants to know first; read off the class docstring's headings."""
-
-    name: str
-    summary: str
-    sections: Mapping[str, str] = field(default_factory=dict)
-
-
-class Defence(nn.Module):
+class Defence(nn.Module, Method):
     """The plain classifier: no defence at all.
 
     Idea: fine-tune on the texts as they are and answer in one pass; the row every defence is compared with.
@@ -62,11 +34,9 @@ class Defence(nn.Module):
     """
 
     name: ClassVar[str] = "plain"
-    paper: ClassVar[Paper | None] = None
+    noun: ClassVar[str] = "defence"
     family: ClassVar[Family] = "none"
     passes: ClassVar[str] = "1"
-    Options: ClassVar[type] = NoOptions
-    presets: ClassVar[Mapping[str, Preset]] = {"recommended": Preset({}, {})}
 
     def __init__(self, options: object | None = None) -> None:
         super().__init__()
@@ -109,17 +79,3 @@ class Defence(nn.Module):
                 owner, _, leaf = name.rpartition(".")
                 setattr(self.get_submodule(owner), leaf, torch.empty_like(state[name]))
         self.load_state_dict(dict(state))
-
-    @classmethod
-    def card(cls) -> Card:
-        """The docstring, split at its headings."""
-        lines = (cls.__doc__ or "").strip().splitlines()
-        sections: dict[str, str] = {}
-        heading = ""
-        for line in map(str.strip, lines[1:]):
-            start, colon, rest = line.partition(": ")
-            if colon and start in ("Paper", "Idea", "Acts at", "Deviations", "Relations"):
-                heading, line = start, rest
-            if heading and line:
-                sections[heading] = f"{sections.get(heading, '')} {line}".strip()
-        return Card(cls.name, lines[0].rstrip("."), sections)

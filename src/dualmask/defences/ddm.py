@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from dualmask.defences.base import Defence, Family, Paper, Preset
-from dualmask.defences.options import check_shares
+from dualmask.cards import Paper, Preset
+from dualmask.defences.base import Defence, Family
 from dualmask.masking.budget import Counted, Rounding, counted_length, longest_body, mask_budget
 from dualmask.masking.candidates import Skip, spared_words
 from dualmask.masking.insertion import Ordinary, Place, cut, insert_masks
@@ -18,6 +18,7 @@ from dualmask.masking.replacement import Pooling, Ties, Unit, replace_highest, u
 from dualmask.masking.scorers import ScorerName, Unseen, build_scorer
 from dualmask.masking.words import contains, keys_of_words, word_keys
 from dualmask.models.encoders import check_mask_position
+from dualmask.options import check_shares
 from dualmask.text.encoding import Batch, Encode, MaskPosition
 from dualmask.text.examples import Example, Text
 
