@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The attacks by name. An attack's file, key and table row are one word."""
+
+from collections.abc import Mapping
+from typing import cast
+
+from dualmask.attacks.base import Attack, AttackOptions, Tools
+from dualmask.attacks.bertattack import BertAttack
+from dualmask.attacks.deepwordbug import DeepWordBug
+from dualmask.attacks.fgpm import FGPM
+from dualmask.attacks.hotflip import HotFlip
+from dualmask.attacks.pwws import PWWS
+from dualmask.attacks.textbugger import TextBugger
+from dualmask.attacks.textfooler import TextFooler
+from dualmask.cards import Catalogue
+
+ATTACKS: Catalogue[Attack] = Catalogue((DeepWordBug, TextBugger, PWWS, TextFooler, BertAttack, HotFlip, FGPM))
+
+
+def build_attack(
+    name: str, *, preset: str | None = None, options: Mapping[str, object] | None = None, tools: Tools | None = None,
+) -> Attack:
+    """An attack with a preset's options (the first preset's where none is named), changed by those given."""
+    return ATTACKS.find(name)(cast(AttackOptions, ATTACKS.options(name, preset, options)), tools)

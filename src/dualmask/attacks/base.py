@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an attack is: moves and a search, under limits that all attacks share."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from dualmask.attacks.constraints import FewWords, Metric, Reference, SameMeaning, except_words, second_text, unchanged
+from dualmask.attacks.engine import Oracle
+from dualmask.attacks.moves import Constraint, Editable, Moves, Transformation
+from dualmask.attacks.oracles import SentenceOracle
+from dualmask.attacks.problem import Answer, Problem, Steps, Terms
+from dualmask.cards import Method
+from dualmask.models.victim import Victim
+from dualmask.options import check_least, check_shares
+from dualmask.text.stop_words import StopWords, stop_words
+from dualmask.text.words import Rule, Words
+
+if TYPE_CHECKING:
+    from dualmask.models.language_models import MaskedLanguageModel
+    from dualmask.models.sentences import SentenceEncoder
+    from dualmask.text.synonyms import Synonyms
+    from dualmask.text.tagging import Tagger
+
+Family = Literal["characters", "words", "gradients"]
+
+# What TextDefender lays over every attack (Li et al. 2021), besides the attack's own rules
+TEXTDEFENDER: Mapping[str, object] = {
+    "queries_per_word": 50.0, "max_share": 0.3, "similarity": 0.840845057, "metric": "angular", "window": 15,
+    "skip_short": True, "reference": "current", "fix_premise": True,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackOptions:
+    """Settings that every attack has."""
+
+    queries: int | None = None  # at most so many for one text, the first look included
+    queries_per_word: float | None = None  # or so many for each word of it
+    seconds: float | None = None  # of work on one text
+    stop_words: StopWords = "nltk"
+    split: Rule = "both-ends"  # how words are told from punctuation
+    follow_words: bool = False
+    any_success: bool = False
+    fix_premise: bool = False
+    max_words: int | None = None
+    max_share: float | None = None  # of the words
+    similarity: float | None = None  # least similarity of sentence vectors; none: not checked
+    metric: Metric = "cosine"
+    window: int | None = None  # words around the edit that are compared; none: the whole text
+    skip_short: bool = False  # texts shorter than the window are not compared
+    reference: Reference = "original"
+    sentence_encoder: str = "minilm"
+
+    def __post_init__(self) -> None:
+        given = {name: getattr(self, name) for name in ("queries", "queries_per_word", "window", "max_words")}
+        check_least(**{name: (value, 1) for name, value in given.items() if value is not None})
+        check_least(seconds=(self.seconds if self.seconds is not None else 1.0, 0))
+        check_shares(max_share=self.max_share or 0.0)
+
+
+@dataclass
+class Tools:
+    """What an attack uses besides its victim; loaded when first needed, and replaceable."""
+
+    synonyms: "Synonyms | None" = None
+    tagger: "Tagger | None" = None
+    language_model: "MaskedLanguageModel | None" = None
+    sentences: "SentenceEncoder | None" = None
+
+
+class Attack(Method):
+    """The base of all attacks."""
+
+    noun: ClassVar[str] = "attack"
+    family: ClassVar[Family]
+    Options: ClassVar[type] = AttackOptions
+    options: AttackOptions
+
+    def __init__(self, options: AttackOptions | None = None, tools: Tools | None = None) -> None:
+        self.options = options if options is not None else self.Options()
+        self.tools = tools or Tools()
+        self.sequential = False  # TextAttack's order of questions, down to its accidents
+
+    # What a recipe says
+
+    def transformations(self) -> Sequence[Transformation]:
+        raise NotImplementedError
+
+    def editable(self) -> Sequence[Editable]:
+        """Which words may be edited: no stop words, none twice, and no premise where it is fixed."""
+        editable = [unchanged, except_words(stop_words(self.options.stop_words))]
+        return [*editable, second_text] if self.options.fix_premise else editable
+
+    def constraints(self) -> Sequence[Constraint]:
+        """The attack's own; limits on words come before them, sentence similarity after."""
+        return ()
+
+    def search(self, problem: Problem) -> Steps[Answer]:
+        raise NotImplementedError
+
+    def oracles(self, victim: Victim, device: str) -> dict[str, Oracle]:
+        """The models it asks besides the victim, by the names that its questions use."""
+        if self.options.similarity is None:
+            return {}
+        if self.tools.sentences is None:
+            from dualmask.models.sentences import find_sentence_encoder
+
+            self.tools.sentences = find_sentence_encoder(self.options.sentence_encoder, device=device)
+        return {"sentences": SentenceOracle(self.tools.sentences)}
+
+    # What follows from it
+
+    @cached_property
+    def moves(self) -> Moves:
+        options = self.options
+        constraints: list[Constraint] = []
+        if options.max_words is not None or options.max_share is not None:
+            constraints.append(FewWords(most=options.max_words, share=options.max_share))
+        constraints += self.constraints()
+        if options.similarity is not None:
+            constraints.append(SameMeaning(
+                options.similarity, metric=options.metric, window=options.window, skip_short=options.skip_short,
+                reference=options.reference))
+        return Moves(self.transformations(), constraints, self.editable(), list if self.sequential else sorted)
+
+    def terms(self, words: Words, *, tolerance: float) -> Terms:
+        options = self.options
+        per_word = inf if options.queries_per_word is None else options.queries_per_word * max(len(words), 1)
+        return Terms(
+            queries=min(inf if options.queries is None else options.queries, int(per_word) if per_word < inf else inf),
+            seconds=inf if options.seconds is None else options.seconds, tolerance=tolerance,
+            follow_words=options.follow_words, any_success=options.any_success)
+
+    def synonyms(self, name: str) -> "Synonyms":
+        """The table of synonyms, the shipped one or the user's."""
+        if self.tools.synonyms is None:
+            from dualmask.text.synonyms import find_synonyms
+
+            self.tools.synonyms = find_synonyms(name)
+        return self.tools.synonyms
+
+    def tagger(self, name: str) -> "Tagger":
+        if self.tools.tagger is None:
+            from dualmask.text.tagging import find_tagger
+
+            self.tools.tagger = find_tagger(name)
+        return self.tools.tagger
+

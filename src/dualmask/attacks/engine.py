@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many attacks in lockstep: their questions are gathered, merged, asked in large batches and answered together.
+
+This is the only place where a model runs during an attack.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from dualmask.attacks.problem import Problem, Question, Steps
+from dualmask.models.victim import VictimError
+
+
+class Oracle(Protocol):
+    """A model that attacks may ask. Items are hashable; equal items get equal answers."""
+
+    rows: int  # most items in one call
+    cells: int  # most items times longest length in one call
+    memory: int  # how many answers to keep for later rounds
+
+    def lengths(self, items: Sequence[Any]) -> list[int]: ...
+
+    def answers(self, items: Sequence[Any]) -> Sequence[object]: ...
+
+
+class Failure(NamedTuple):
+    """What stands in the place of an answer that a victim could not give."""
+
+    reason: str
+
+
+class Station:
+    """An oracle with its queue: packs items by length, goes on with half when memory runs out, keeps count."""
+
+    def __init__(self, oracle: Oracle, *, tolerant: bool = False) -> None:
+        self.oracle = oracle
+        self.tolerant = tolerant  # an item that makes the oracle fail gets a Failure, the others their answers
+        self.rows, self.cells = oracle.rows, oracle.cells
+        self.asked = 0  # items that were asked for, before merging
+        self.run = 0  # items that the model saw
+        self.calls = 0
+        self.seconds = 0.0
+        self._kept: OrderedDict[Hashable, object] = OrderedDict()
+
+    def ask(self, items: Iterable[Hashable]) -> dict[Hashable, object]:
+        """An answer for every different item."""
+        found: dict[Hashable, object] = {}
+        new: list[Hashable] = []
+        for item in dict.fromkeys(items):
+            if item in self._kept:
+                self._kept.move_to_end(item)
+                found[item] = self._kept[item]
+            else:
+                new.append(item)
+        began = time.perf_counter()
+        for batch in packed(new, self.oracle.lengths(new), rows=self.rows, cells=self.cells):
+            found.update(zip(batch, self._answered(batch), strict=True))
+        self.seconds += time.perf_counter() - began
+        if self.oracle.memory:
+            self._kept.update((item, found[item]) for item in new)
+            while len(self._kept) > self.oracle.memory:
+                self._kept.popitem(last=False)
+        return found
+
+    def _answered(self, batch: list[Hashable]) -> list[object]:
+        self.calls += 1
+        self.run += len(batch)
+        try:
+            return list(self.oracle.answers(batch))
+        except MemoryError:
+            smaller = self._halved(batch)
+        except Exception as error:
+            if out_of_memory(error):
+                smaller = self._halved(batch)
+            elif not self.tolerant:
+                raise
+            elif len(batch) == 1:
+                return [Failure(f"{type(error).__name__}: {error}" if not isinstance(error, VictimError) else
+                                str(error))]
+            else:
+                smaller = len(batch) // 2
+        return self._answered(batch[:smaller]) + self._answered(batch[smaller:])
+
+    def _halved(self, batch: list[Hashable]) -> int:
+        """Half a batch; also later batches are smaller, since the next one would not fit either."""
+        if len(batch) == 1:
+            raise MemoryError("one text alone does not fit into memory; take a smaller model or shorter texts.")
+        self.rows = max(1, min(self.rows, len(batch) // 2))
+        self.cells = max(1, self.cells // 2)
+        return len(batch) // 2
+
+
+def out_of_memory(error: Exception) -> bool:
+    return type(error).__name__ == "OutOfMemoryError" or "not enough memory" in str(error)
+
+
+def packed(items: list[Hashable], lengths: list[int], *, rows: int, cells: int) -> Iterator[list[Hashable]]:
+    """Items of like length together, longest first, so that memory that doesn't suffice shows at once."""
+    batch: list[Hashable] = []
+    longest = 0
+    for place in sorted(range(len(items)), key=lambda place: -lengths[place]):
+        if batch and (len(batch) == rows or (len(batch) + 1) * longest > cells):
+            yield batch
+            batch = []
+        if not batch:
+            longest = lengths[place]
+        batch.append(items[place])
+    if batch:
+        yield batch
+
+
+class Ending(NamedTuple):
+    """How the work on one problem ended: with its own result, or stopped for a reason."""
+
+    problem: Problem
+    result: object = None
+    stopped: str = ""  # "out-of-time" or "victim-error"
+    reason: str = ""
+
+
+@dataclass
+class _Running:
+    problem: Problem
+    steps: Steps[object]
+    question: Question
+
+
+class Engine:
+    """Steps up to `width` attacks at once. Their results do not depend on how many or which run together."""
+
+    def __init__(self, stations: Mapping[str, Station], *, width: int = 256) -> None:
+        self.stations = dict(stations)
+        self.width = width
+        self.rounds = 0
+
+    def run(self, work: Iterable[tuple[Problem, Callable[[], Steps[object]]]]) -> Iterator[Ending]:
+        """Each problem's ending as soon as it is there; new work starts when other work ends."""
+        waiting = iter(work)
+        running: list[_Running] = []
+        while True:
+            while len(running) < self.width and (next_one := next(waiting, None)) is not None:
+                problem, begin = next_one
+                one = _Running(problem, begin(), Question("", []))
+                ending = self._step(one, None)
+                if ending is None:
+                    running.append(one)
+                else:
+                    yield ending
+            if not running:
+                return
+            going = []
+            for one, reply in self._round(running):
+                ending = self._step(one, reply)
+                if ending is None:
+                    going.append(one)
+                else:
+                    yield ending
+            running = going
+
+    def _round(self, running: Sequence[_Running]) -> list[tuple[_Running, list[object]]]:
+        """One answer for every waiting attack; each oracle runs once for all of them."""
+        self.rounds += 1
+        by_oracle: dict[str, list[_Running]] = {}
+        for one in running:
+            by_oracle.setdefault(one.question.oracle, []).append(one)
+        replies = []
+        for name, those in by_oracle.items():
+            station = self.stations[name]
+            before = station.seconds
+            found = station.ask(item for one in those for item in one.question.items)
+            total = sum(len(one.question.items) for one in those)
+            station.asked += total
+            for one in those:
+                one.problem.seconds += (station.seconds - before) * len(one.question.items) / max(total, 1)
+                replies.append((one, [found[item] for item in one.question.items]))
+        return replies
+
+    def _step(self, one: _Running, reply: list[object] | None) -> Ending | None:
+        """Go on to the next question; an ending if there is none."""
+        began = time.perf_counter()
+        try:
+            failure = next((answer for answer in reply or () if isinstance(answer, Failure)), None)
+            if failure is not None:
+                with suppress(StopIteration):
+                    one.steps.throw(VictimError(failure.reason))
+                return Ending(one.problem, stopped="victim-error", reason=failure.reason)
+            one.question = one.steps.send(reply) if reply is not None else next(one.steps)
+        except StopIteration as stop:
+            return Ending(one.problem, result=stop.value)
+        except VictimError as error:
+            return Ending(one.problem, stopped="victim-error", reason=str(error))
+        finally:
+            one.problem.seconds += time.perf_counter() - began
+        if one.problem.seconds > one.problem.terms.seconds:
+            one.steps.close()
+            return Ending(one.problem, stopped="out-of-time")
+        return None

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FGPM: synonyms that lie furthest along the gradient."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dualmask.attacks.base import Attack, AttackOptions, Family
+from dualmask.attacks.constraints import unchanged
+from dualmask.attacks.engine import Oracle
+from dualmask.attacks.gradients import EmbeddingOracle, GradientOracle, gains_of, white_box
+from dualmask.attacks.moves import Editable, Proposals, Transformation
+from dualmask.attacks.problem import Answer, Problem, Steps
+from dualmask.cards import Paper, Preset
+from dualmask.models.victim import Victim
+from dualmask.text.stop_words import StopWords
+from dualmask.text.words import Words, in_case_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class FGPMOptions(AttackOptions):
+    steps: int = 30  # N: substitutions at most; 30 for AG News, 40 for DBPedia, 50 for Yahoo in the paper
+    neighbours: int = 4  # k
+    distance: float = 0.5  # delta: Euclidean, between unit vectors
+    synonyms: str = "shipped"
+    stop_words: StopWords = "fgpm"
+    max_share: float | None = 0.25
+
+
+class FGPM(Attack):
+    """Fast Gradient Projection Method: the synonym with the largest projection on the gradient, again and again.
+
+    Paper: Wang, Yang, Deng, He, Adversarial Training with Fast Gradient Projection Method against Synonym Substitution
+    Based Text Attacks, AAAI 2021.
+    Idea: (synonym's embedding - word's embedding) times the gradient of the loss, largest over all words and their
+    synonyms; one forward and one backward pass for a substitution.
+    Acts at: words outside a list of 21 stop words, at most a quarter of them; a word may be replaced again.
+    Deviations: the paper attacks models on GloVe vectors. Here a word's embedding is the mean of its pieces' rows in
+    the victim's own table, and its gradient the mean of theirs. Synonyms come from the table that this library ships;
+    a substitution that would change more than a quarter of the words is passed over, where the paper stops after it.
+    Relations: HotFlip searches with a beam; A2T orders words by the gradient but asks about each synonym.
+    """
+
+    name: ClassVar[str] = "fgpm"
+    family: ClassVar[Family] = "gradients"
+    paper: ClassVar[Paper | None] = Paper(
+        "Adversarial Training with Fast Gradient Projection Method against Synonym Substitution Based Text Attacks",
+        "Wang, Yang, Deng, He", "AAAI 2021", "arXiv:2008.03709")
+    Options = FGPMOptions
+    presets: ClassVar = {"paper": Preset({})}
+    options: FGPMOptions
+
+    def oracles(self, victim: Victim, device: str) -> dict[str, Oracle]:
+        classifier = white_box(victim, self.name)
+        return {**super().oracles(victim, device), "gradients": GradientOracle(classifier),
+                "embeddings": EmbeddingOracle(classifier)}
+
+    def editable(self) -> Sequence[Editable]:
+        return [places for places in super().editable() if places is not unchanged]
+
+    def transformations(self) -> Sequence[Transformation]:
+        return ()  # the search below proposes by itself, since what it tried before matters
+
+    def search(self, problem: Problem) -> Steps[Answer]:
+        current, used = problem.start, set[tuple[int, str]]()
+        for _ in range(self.options.steps):
+            pool = [one for one in self.pool(problem.original, current.words) if one not in used]
+            gains = yield from gains_of(problem, current.words, pool)
+            chosen = yield from self._first_allowed(problem, current.words, [pool[r] for r in problem.order(gains)])
+            if chosen is None or problem.spent:
+                break
+            used.add((chosen.newest.start, chosen[chosen.newest.start]))
+            current = (yield from problem.ask([chosen]))[0]
+            if current.fooled:
+                break
+        return current
+
+    def pool(self, original: Words, current: Words) -> Proposals:
+        """Every place with the synonyms of the word that stood there at first."""
+        table, least = self.synonyms(self.options.synonyms), 1 - self.options.distance ** 2 / 2
+        return [(place, in_case_of(near, original[place])) for place in self.moves.places(current)
+                for near, cosine in table.neighbours(original[place].lower(), self.options.neighbours)
+                if cosine >= least and in_case_of(near, original[place]) != current[place]]
+
+    def _first_allowed(self, problem: Problem, current: Words, proposals: Proposals) -> Steps[Words | None]:
+        for place, word in proposals:
+            allowed = yield from self.moves.allowed(problem, [current.replaced(place, word)], current)
+            if allowed:
+                return allowed[0]
+        return None

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""White-box questions: how the loss changes with each token's embedding, through the input that the defence makes."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from dualmask.attacks.moves import Proposals
+from dualmask.attacks.problem import Problem, Question, Steps
+from dualmask.classifier import DefendedClassifier
+from dualmask.errors import OptionError
+from dualmask.models.victim import ClassifierVictim, Victim
+from dualmask.text.encoding import characters
+from dualmask.text.examples import Text
+from dualmask.text.words import Words
+
+Item = tuple[Text, int]  # a text and the label whose loss is to rise
+Vectors = NDArray[np.float32]
+
+
+def white_box(victim: Victim, attack: str) -> DefendedClassifier:
+    """The classifier behind a victim; refused where there is none to look into."""
+    if isinstance(victim, ClassifierVictim) and isinstance(victim.classifier, DefendedClassifier):
+        return victim.classifier
+    raise OptionError(f"the attack '{attack}' needs gradients, and this victim only answers; give a DefendedClassifier "
+                      "(dualmask.defend wraps a Hugging Face model), or choose an attack that only asks.")
+
+
+class Gradient(NamedTuple):
+    """One text's gradient by token; what the defence hid has none."""
+
+    starts: list[int]  # where each token's characters begin; a pair counts as its texts joined by one character
+    ends: list[int]
+    ids: list[int]
+    vectors: Vectors  # (tokens, size)
+
+    def word_vectors(self, words: Words) -> list[Vectors]:
+        """For each word the mean over its tokens; zeros for a word that was cut off."""
+        zero = np.zeros(self.vectors.shape[1], dtype=np.float32)
+        found = []
+        for start, end in words.spans:
+            rows = [row for row, begin in enumerate(self.starts) if start <= begin < end]
+            found.append(self.vectors[rows].mean(axis=0) if rows else zero)
+        return found
+
+
+class GradientOracle:
+    """Gradients of the true label's loss with respect to the word embeddings."""
+
+    memory = 0
+
+    def __init__(self, classifier: DefendedClassifier) -> None:
+        self.classifier = classifier
+        self.rows = 16 if classifier.device.type == "cpu" else 128
+        self.cells = 1 << 17
+
+    def lengths(self, items: Sequence[Item]) -> list[int]:
+        return [characters(text) for text, _ in items]
+
+    def answers(self, items: Sequence[Item]) -> list[Gradient]:
+        texts, labels = [text for text, _ in items], [label for _, label in items]
+        encoding = self.classifier.encode.tokenise(texts)
+        totals = self._gradients(texts, labels)
+        found = []
+        for row, text in enumerate(texts):
+            kinds = encoding.sequence_ids(row)
+            tokens = [place for place, kind in enumerate(kinds) if kind is not None]
+            shift = 0 if isinstance(text, str) else len(text[0]) + 1
+            spans = [(*encoding["offset_mapping"][row][token],) for token in tokens]
+            moved = [shift * (kinds[token] or 0) for token in tokens]
+            found.append(Gradient(
+                [start + by for (start, _), by in zip(spans, moved, strict=True)],
+                [end + by for (_, end), by in zip(spans, moved, strict=True)],
+                [encoding["input_ids"][row][token] for token in tokens], totals[row]))
+        return found
+
+    def _gradients(self, texts: Sequence[Text], labels: Sequence[int]) -> list[Vectors]:
+        """For each text (tokens, size), summed over the defence's views."""
+        network, defence = self.classifier.network, self.classifier.defence
+        training, _ = network.training, network.eval()
+        try:
+            views = list(defence.inference_views(texts, self.classifier.encode, self.classifier.device))
+            table = network.model.get_input_embeddings()
+            with torch.no_grad():
+                inputs = [table(view.input_ids) for view in views]
+            for given in inputs:
+                given.requires_grad_()
+            with torch.enable_grad():
+                logits = torch.stack([network(view, given) for view, given in zip(views, inputs, strict=True)])
+                wanted = torch.tensor(labels, device=logits.device)
+                loss = F.cross_entropy(defence.combine(logits.float()), wanted, reduction="sum")
+                slopes = torch.autograd.grad(loss, inputs)
+        finally:
+            network.train(training)
+        return [self._of_text(row, [(view.body[row], view.masks[row], slope[row]) for view, slope
+                                    in zip(views, slopes, strict=True)]) for row in range(len(texts))]
+
+    def _of_text(self, row: int, parts: Sequence[tuple[Tensor, Tensor, Tensor]]) -> Vectors:
+        """The k-th body token of every view is the k-th of the text; behind a mask the text can change nothing."""
+        rows = [slope.masked_fill(masks[:, None], 0)[body] for body, masks, slope in parts]
+        if len({len(part) for part in rows}) > 1:
+            raise OptionError("this defence changes the number of tokens differently in each view, so a gradient "
+                              "attack can't tell which words they come from; use an attack that only asks.")
+        return torch.stack(rows).sum(dim=0).cpu().numpy().astype(np.float32)
+
+
+class EmbeddingOracle:
+    """A word's place in the victim's own embedding table: the mean of its pieces."""
+
+    memory = 1 << 16
+    rows, cells = 1 << 16, 1 << 40
+
+    def __init__(self, classifier: DefendedClassifier) -> None:
+        self.encode = classifier.encode
+        self.table: Vectors = classifier.model.get_input_embeddings().weight.detach().float().cpu().numpy()
+
+    def lengths(self, items: Sequence[str]) -> list[int]:
+        return [1] * len(items)
+
+    def answers(self, items: Sequence[str]) -> list[Vectors]:
+        batch = self.encode(list(items))
+        return [self.table[ids[body].numpy()].mean(axis=0) if body.any() else np.zeros(self.table.shape[1], np.float32)
+                for ids, body in zip(batch.input_ids, batch.body, strict=True)]
+
+
+class Flips(NamedTuple):
+    """For each token of a text the vocabulary's most harmful whole words."""
+
+    gradient: Gradient
+    words: list[list[str]]  # (tokens, most)
+    gains: Vectors  # (tokens, most): first-order rise of the loss
+
+
+class FlipOracle(GradientOracle):
+    """HotFlip's estimate for every word of the vocabulary at once: one gradient, one product with the table."""
+
+    def __init__(self, classifier: DefendedClassifier, *, most: int) -> None:
+        super().__init__(classifier)
+        self.most = most
+
+    @cached_property
+    def choices(self) -> list[int]:
+        """Tokens that are words by themselves."""
+        tokenizer = self.classifier.encode.tokenizer
+        tokens = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+        begins = any(token.startswith("\u0120") for token in tokens)
+        return [token for token, text in enumerate(tokens)
+                if (text[1:] if begins and text.startswith("\u0120") else "" if begins else text).isalpha()]
+
+    def answers(self, items: Sequence[Item]) -> list[Flips]:  # type: ignore[override]
+        table = self.classifier.model.get_input_embeddings().weight.detach().float()
+        chosen = table[self.choices]
+        tokenizer = self.classifier.encode.tokenizer
+        found = []
+        for gradient in super().answers(items):
+            slopes = torch.from_numpy(gradient.vectors).to(table.device)
+            here = (slopes * table[gradient.ids]).sum(dim=1, keepdim=True)
+            top = (slopes @ chosen.T - here).topk(min(self.most, len(chosen)), dim=1)
+            words = [[str(tokenizer.convert_ids_to_tokens(self.choices[place])).lstrip("\u0120") for place in row]
+                     for row in top.indices.tolist()]
+            found.append(Flips(gradient, words, top.values.cpu().numpy()))
+        return found
+
+
+def gains_of(problem: Problem, current: Words, pool: Proposals) -> Steps[list[float]]:
+    """(new embedding - old embedding) times the loss's gradient at the old word, for each exchange."""
+    if not pool:
+        return []
+    gradient = (yield Question("gradients", [(current.value, problem.label)]))[0]
+    slopes = gradient.word_vectors(current)
+    old = yield Question("embeddings", [current[place] for place, _ in pool])
+    new = yield Question("embeddings", [word for _, word in pool])
+    return [float(np.dot(after - before, slopes[place]))
+            for (place, _), before, after in zip(pool, old, new, strict=True)]

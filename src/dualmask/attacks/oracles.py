@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What attacks may ask: the victim, a sentence encoder, a masked language model."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualmask.attacks.problem import Row
+from dualmask.models.victim import ClassifierVictim, Victim, VictimError, checked
+from dualmask.text.encoding import characters
+from dualmask.text.examples import Text
+
+if TYPE_CHECKING:
+    from dualmask.models.language_models import MaskedLanguageModel
+    from dualmask.models.sentences import SentenceEncoder
+
+WHOLE = 1 << 40  # no limit: the oracle packs by itself
+
+
+class VictimOracle:
+    """Rows of probabilities. A classifier of this library packs by tokens itself and gets whole rounds."""
+
+    memory = 0  # a defence with fresh noise must be asked each time; a problem remembers its own texts
+
+    def __init__(self, victim: Victim, *, rows: int = 32) -> None:
+        own = isinstance(victim, ClassifierVictim)
+        self.victim = victim
+        self.rows, self.cells = (4096, WHOLE) if own else (rows, 1 << 17)
+        self.classes = len(victim.labels)
+
+    def lengths(self, items: Sequence[Text]) -> list[int]:
+        return [characters(text) for text in items]
+
+    def answers(self, items: Sequence[Text]) -> list[Row]:
+        rows = checked(self.victim.probabilities(items), len(items))
+        self.classes = self.classes or rows.shape[1]
+        if rows.shape[1] != self.classes:
+            raise VictimError(f"the victim gave {rows.shape[1]} classes where {self.classes} were expected.")
+        return [tuple(row) for row in rows.tolist()]
+
+
+class SentenceOracle:
+    """Unit vectors of texts."""
+
+    memory = 1 << 15
+    rows, cells = 4096, WHOLE
+
+    def __init__(self, encoder: "SentenceEncoder") -> None:
+        self.encoder = encoder
+
+    def lengths(self, items: Sequence[str]) -> list[int]:
+        return [len(text) for text in items]
+
+    def answers(self, items: Sequence[str]) -> list[NDArray[np.floating]]:
+        return list(self.encoder.encode(items))
+
+
+class Filled(NamedTuple):
+    """A masked language model's view of a text: for each token the likeliest ids and how unlikely each is."""
+
+    starts: list[int]  # where each token's characters begin, -1 for special tokens
+    ends: list[int]
+    ids: NDArray[np.int32]  # (tokens, most)
+    losses: NDArray[np.float32]  # (tokens, most): -log probability
+
+
+class LanguageModelOracle:
+    """For every token of an unmasked text the `most` likeliest ones, in one pass."""
+
+    memory = 1 << 12
+    rows, cells = 64, 1 << 15
+
+    def __init__(self, language_model: "MaskedLanguageModel", *, most: int, device: str = "cpu") -> None:
+        self.model = language_model.model.to(device)
+        self.tokenizer = language_model.tokenizer
+        self.most = most
+        longest = getattr(self.model.config, "max_position_embeddings", 512)
+        self.longest = min(int(longest), int(self.tokenizer.model_max_length), 512)
+
+    def lengths(self, items: Sequence[str]) -> list[int]:
+        return [len(text) for text in items]
+
+    def answers(self, items: Sequence[str]) -> list[Filled]:
+        import torch
+
+        encoding = self.tokenizer(list(items), truncation=True, max_length=self.longest, padding=True,
+                                  return_offsets_mapping=True, return_tensors="pt")
+        offsets = encoding.pop("offset_mapping").tolist()
+        with torch.inference_mode():
+            logits = self.model(**encoding.to(self.model.device)).logits.float()  # (texts, tokens, vocabulary)
+            top = logits.topk(self.most, dim=-1)
+            losses = (logits.logsumexp(dim=-1, keepdim=True) - top.values).cpu().numpy()
+            ids = top.indices.to(torch.int32).cpu().numpy()
+        lengths = encoding["attention_mask"].sum(dim=1).tolist()
+        return [Filled([start if end > start else -1 for start, end in offsets[row][:length]],
+                       [end for _, end in offsets[row][:length]], ids[row, :length], losses[row, :length])
+                for row, length in enumerate(lengths)]

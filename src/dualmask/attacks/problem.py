@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One text under attack: what was asked about it, what that cost, and the two ways of asking."""
+
+import random
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+
+from dualmask.models.victim import VictimError
+from dualmask.text.words import Words
+
+T = TypeVar("T")
+Row: TypeAlias = tuple[float, ...]  # the victim's probabilities for one text
+
+
+class Question(NamedTuple):
+    """What a computation wants to know from a model; the engine answers with one value for each item."""
+
+    oracle: str
+    items: Sequence[Any]
+
+
+Steps: TypeAlias = Generator[Question, list[Any], T]  # a computation that asks on its way and ends with a T
+
+
+def settled(value: T | Steps[T]) -> Steps[T]:
+    """A value that is there already, or the end of the steps that lead to it."""
+    return (yield from value) if isinstance(value, Generator) else value
+
+
+class Answer(NamedTuple):
+    """A text that the victim was asked about: `score` is 1 - the probability of the true label."""
+
+    words: Words
+    score: float
+    fooled: bool
+
+
+class Streams:
+    """Where chance comes from: places from one generator, letters from another, as TextAttack has it."""
+
+    def __init__(self, seed: int) -> None:
+        self.numbers = np.random.RandomState(seed & 0xFFFFFFFF)
+        self.choices = random.Random(seed)
+
+    def place(self, start: int, end: int) -> int:
+        return int(self.numbers.randint(start, end))
+
+    def letter(self, letters: str) -> str:
+        return self.choices.choice(letters)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What holds for all searches of one attack."""
+
+    queries: float = inf  # logical queries for one text, the first look included
+    seconds: float = inf  # of work on one text, wherever it is done
+    tolerance: float = 1e-5  # scores nearer than this are equal: padding and batch size change the last digits
+    follow_words: bool = False  # places move with their words when words are inserted or deleted
+    any_success: bool = False  # every text asked about may end the search, not only the one that scores best
+
+
+class Problem:
+    """An example, its random streams, and everything asked so far."""
+
+    def __init__(self, words: Words, label: int, *, streams: Streams, terms: Terms) -> None:
+        self.original, self.label, self.streams, self.terms = words, label, streams, terms
+        self.queries = 0  # every text asked about, counted each time: what papers report
+        self.rows = 0  # texts that the victim really had to read for this example
+        self.seconds = 0.0
+        self.start = Answer(words, inf, True)
+        self.best = self.start
+        self.log: list[str] | None = None  # the texts asked about in order, where somebody wants them
+        self._known: dict[str, Row] = {}
+
+    @property
+    def spent(self) -> bool:
+        return self.queries >= self.terms.queries
+
+    def begin(self) -> Steps[Answer]:
+        """The first look at the original, which counts as a query."""
+        row = (yield from self.probe([self.original]))[0]
+        if self.label >= len(row):
+            raise VictimError(f"the label is {self.label}, but the victim gives {len(row)} probabilities.")
+        self.start = Answer(self.original, self.score(row), row.index(max(row)) != self.label)
+        self.best = self.start
+        return self.start
+
+    def ask(self, candidates: Sequence[Words]) -> Steps[list[Answer]]:
+        """What the victim says to texts that may be the attack's answer; fewer come back when the budget ends."""
+        rows = yield from self._rows(candidates)
+        answers = [Answer(words, self.score(row), row.index(max(row)) != self.label)
+                   for words, row in zip(candidates, rows, strict=False)]
+        for answer in answers:
+            if (answer.fooled, answer.score) > (self.best.fooled, self.best.score):
+                self.best = answer
+        return answers
+
+    def probe(self, texts: Sequence[Words]) -> Steps[list[Row]]:
+        """Probabilities for texts that only tell something, e.g. how much a word matters; counted, never an answer."""
+        return (yield from self._rows(texts))
+
+    def confirm(self, words: Words) -> Steps[Row]:
+        """The victim's word on a text once more, whatever it said before; not counted as a query of the attack."""
+        self.rows += 1
+        rows: list[Row] = yield Question("victim", [words.value])
+        return rows[0]
+
+    def _rows(self, texts: Sequence[Words]) -> Steps[list[Row]]:
+        if self.queries + len(texts) > self.terms.queries:
+            texts = texts[:max(0, int(self.terms.queries) - self.queries)]
+        self.queries += len(texts)
+        if self.log is not None:
+            self.log += [words.text for words in texts]
+        new = {words.text: words.value for words in texts if words.text not in self._known}
+        if new:
+            self.rows += len(new)
+            answers: list[Row] = yield Question("victim", list(new.values()))
+            self._known.update(zip(new, answers, strict=True))
+        return [self._known[words.text] for words in texts]
+
+    def known(self, words: Words) -> Row | None:
+        """What the victim said about a text, if it was asked."""
+        return self._known.get(words.text)
+
+    def score(self, row: Row) -> float:
+        return 1 - row[self.label]
+
+    def better(self, one: Answer, other: Answer) -> bool:
+        return one.score > other.score + self.terms.tolerance
+
+    def ranked(self, answers: Sequence[Answer]) -> list[Answer]:
+        """Highest score first; equal ones stay in their order, which is the alphabet's."""
+        return [answers[place] for place in self.order([answer.score for answer in answers])]
+
+    def order(self, scores: Sequence[float]) -> list[int]:
+        """Places by falling score; scores within the tolerance of their neighbour count as equal."""
+        order = sorted(range(len(scores)), key=lambda place: -scores[place])
+        if self.terms.tolerance == 0:
+            return order
+        groups: list[list[int]] = []
+        for place in order:
+            if groups and scores[groups[-1][-1]] - scores[place] <= self.terms.tolerance:
+                groups[-1].append(place)
+            else:
+                groups.append([place])
+        return [place for group in groups for place in sorted(group)]

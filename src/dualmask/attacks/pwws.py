@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PWWS: WordNet synonyms, words weighted by their saliency."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, Literal
+
+from dualmask.attacks.base import TEXTDEFENDER, Attack, AttackOptions, Family
+from dualmask.attacks.moves import Transformation
+from dualmask.attacks.problem import Answer, Problem, Steps
+from dualmask.attacks.rankings import by_saliency
+from dualmask.attacks.searches import greedy
+from dualmask.attacks.transformations import Neighbours, WordNetSynonyms
+from dualmask.cards import Paper, Preset
+
+
+@dataclass(frozen=True, kw_only=True)
+class PWWSOptions(AttackOptions):
+    source: Literal["wordnet", "vectors"] = "wordnet"
+    same_part: bool = False  # only synonyms of the word's own part of speech
+    gain: Literal["score", "drop"] = "score"  # what the saliency is multiplied with
+    tagger: str = "shipped"  # for same_part
+    neighbours: int = 50  # for source "vectors"
+    synonyms: str = "shipped"
+
+
+class PWWS(Attack):
+    """WordNet synonyms in the order of saliency times gain.
+
+    Paper: Ren, Deng, He, Che, Generating Natural Language Adversarial Examples through Probability Weighted Word
+    Saliency, ACL 2019.
+    Idea: the best synonym of every word is found first; words are then replaced in the order of softmax(what [UNK]
+    costs) times what that synonym brings, until the label changes.
+    Acts at: words but stop words; no check of the meaning.
+    Deviations: 'textattack-0.3.11' takes synonyms of all parts of speech and multiplies by the best score itself, not
+    by the gain; 'paper' has both as published, but names are not exchanged for names of the other class (that needs a
+    recogniser of entities). 'textdefender-2021' has no WordNet: 50 neighbours in word-vector space.
+    Relations: TextFooler ranks by deletion and filters by meaning.
+    """
+
+    name: ClassVar[str] = "pwws"
+    family: ClassVar[Family] = "words"
+    paper: ClassVar[Paper | None] = Paper(
+        "Generating Natural Language Adversarial Examples through Probability Weighted Word Saliency",
+        "Ren, Deng, He, Che", "ACL 2019", "ACL P19-1103")
+    Options = PWWSOptions
+    presets: ClassVar = {
+        "textattack-0.3.11": Preset({}),
+        "textattack-0.3.10": Preset({"split": "left-end"}),
+        "paper": Preset({"same_part": True, "gain": "drop", "stop_words": "none", "any_success": True}),
+        "textdefender-2021": Preset({**TEXTDEFENDER, "source": "vectors"}),
+    }
+    options: PWWSOptions
+
+    def transformations(self) -> Sequence[Transformation]:
+        options = self.options
+        if options.source == "vectors":
+            return [Neighbours(self.synonyms(options.synonyms), most=options.neighbours)]
+        from dualmask.text.wordnet import load_wordnet
+
+        return [WordNetSynonyms(load_wordnet(), tagger=self.tagger(options.tagger) if options.same_part else None)]
+
+    def search(self, problem: Problem) -> Steps[Answer]:
+        return greedy(problem, self.moves, partial(by_saliency, drop=self.options.gain == "drop"))

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What came of attacking one text; written and read as lines of JSON."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from dualmask.errors import DataError, OptionError
+from dualmask.text.examples import Text
+
+Outcome = Literal[
+    "succeeded",  # the victim, asked again, gives another label
+    "failed",  # the search came to its end
+    "skipped",  # wrong from the start
+    "out-of-queries", "out-of-time",
+    "unconfirmed",  # an answer that the victim, asked again, did not repeat
+    "victim-error",  # no usable answer; see reason
+]
+HELD = ("failed", "out-of-queries", "out-of-time", "unconfirmed")  # the victim withstood
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackResult:
+    """One example. All but `seconds` depends only on example, attack, victim and seed."""
+
+    index: int  # of the example in the data
+    text: Text
+    label: int
+    outcome: Outcome
+    adversarial: Text | None  # the attack's last word, whether it succeeded or not
+    predicted: int | None  # the victim's label for it
+    probability: float | None  # the victim's probability of the true label before
+    probability_after: float | None
+    queries: int  # texts asked about, each time
+    rows: int  # texts that the victim read
+    words: int
+    changed: int
+    similarity: float | None  # of sentence vectors of the whole texts, where it was measured
+    seconds: float
+    reason: str = ""
+
+    def as_json(self) -> str:
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, object]) -> "AttackResult":
+        missing = sorted(set(cls.__dataclass_fields__) - set(record))
+        if missing:
+            raise DataError(f"a record lacks {', '.join(missing)}; it was written by another version or program.")
+        if record["outcome"] not in get_args(Outcome):
+            raise DataError(f"a record has the outcome {record['outcome']!r}; known: {', '.join(get_args(Outcome))}.")
+        values = {name: tuple(value) if isinstance(value, list) else value
+                  for name, value in record.items() if name in cls.__dataclass_fields__}
+        return cls(**values)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Counts over results; the shares are of the texts that the victim had right."""
+
+    outcomes: Mapping[str, int]
+    queries: float  # mean over attacked texts
+    rows: float
+    changed: float | None  # mean share of words over successes
+    similarity: float | None  # mean over successes
+
+    @property
+    def total(self) -> int:
+        return sum(self.outcomes.values())
+
+    @property
+    def succeeded(self) -> int:
+        return self.outcomes["succeeded"]
+
+    @property
+    def attacked(self) -> int:
+        return self.succeeded + sum(self.outcomes[name] for name in HELD)
+
+
+def tally(results: Iterable[AttackResult]) -> Tally:
+    results = list(results)
+    attacked = [one for one in results if one.outcome == "succeeded" or one.outcome in HELD]
+    won = [one for one in attacked if one.outcome == "succeeded"]
+    similar = [one.similarity for one in won if one.similarity is not None]
+    return Tally(
+        {name: sum(one.outcome == name for one in results) for name in get_args(Outcome)},
+        mean([one.queries for one in attacked]) or 0.0, mean([one.rows for one in attacked]) or 0.0,
+        mean([one.changed / max(one.words, 1) for one in won]), mean(similar))
+
+
+def mean(values: list[float] | list[int]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def read_results(path: Path) -> tuple[dict[str, object], list[AttackResult]]:
+    """The header and the results of a file; a last line that was cut off by a crash is left out."""
+    header: dict[str, object] = {}
+    results: list[AttackResult] = []
+    with path.open(encoding="utf-8", newline="\n") as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.endswith("\n"):
+                break
+            try:
+                record = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise DataError(f"{path}, line {number}: not JSON ({error.msg}). Restore the file, or write a new one "
+                                "(--overwrite).") from None
+            if number == 1:
+                header = record
+            else:
+                results.append(AttackResult.from_json(record))
+    return header, results
+
+
+class ResultFile:
+    """A header and one line for each result, written at once; a run that was stopped goes on where it was."""
+
+    def __init__(self, path: Path, header: Mapping[str, object], *, resume: bool, overwrite: bool) -> None:
+        self.path, self.header = path, json.loads(json.dumps(header))
+        self.done: list[AttackResult] = []
+        if path.exists() and not overwrite:
+            if not resume:
+                raise OptionError(f"{path} is there already; go on with it (--resume) or replace it (--overwrite).")
+            self._go_on()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._write(self.done)
+        self._stream = path.open("a", encoding="utf-8", newline="\n")
+
+    def _go_on(self) -> None:
+        found, self.done = read_results(self.path)
+        differing = [name for name in {**found, **self.header} if found.get(name) != self.header.get(name)]
+        if found and differing:
+            changes = "; ".join(f"{name}: {found.get(name)!r} there, {self.header.get(name)!r} now" for name in differing)
+            raise OptionError(f"{self.path} comes from a run with other settings ({changes}); give the same ones, or "
+                              "write another file.")
+
+    def _write(self, results: Sequence[AttackResult]) -> None:
+        lines = [json.dumps(self.header, ensure_ascii=False), *(one.as_json() for one in results)]
+        part = self.path.with_name(self.path.name + ".part")
+        part.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+        part.replace(self.path)
+
+    def add(self, result: AttackResult) -> None:
+        self.done.append(result)
+        self._stream.write(result.as_json() + "\n")
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Put the results into the order of the data."""
+        self._stream.close()
+        self._write(sorted(self.done, key=lambda one: one.index))

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attack a victim on many examples, and keep what came of it."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from dualmask import __version__
+from dualmask.attacks import build_attack
+from dualmask.attacks.base import Attack
+from dualmask.attacks.constraints import similarity
+from dualmask.attacks.engine import Ending, Engine, Station
+from dualmask.attacks.oracles import SentenceOracle, VictimOracle
+from dualmask.attacks.problem import Answer, Problem, Question, Row, Steps, Streams
+from dualmask.attacks.results import AttackResult, Outcome, ResultFile
+from dualmask.errors import DataError
+from dualmask.models.victim import ClassifierVictim, Victim, as_victim, check_classes
+from dualmask.seeds import derived_seed
+from dualmask.text.examples import Example
+from dualmask.text.words import Words
+
+MEASURE = "similarity"  # the station that compares final texts with the originals
+WIDTH = {"cpu": 64, "cuda": 512}
+Watch = Callable[[AttackResult], None]
+
+
+class Found(NamedTuple):
+    """How one attack ended by itself."""
+
+    outcome: Outcome
+    answer: Answer
+    row: Row | None = None  # the victim's last word
+    similarity: float | None = None
+
+
+class Assault:
+    """An attack on a victim: its oracles, its random streams, and the engine that runs it."""
+
+    def __init__(
+        self, victim: object, attack: Attack, *, seed: int = 0, sequential: bool = False, width: int | None = None,
+        measure: str | None = "minilm", labels: Sequence[str] = (),
+    ) -> None:
+        self.victim: Victim = as_victim(victim, labels=labels)
+        self.attack, self.seed = attack, seed
+        # One after the other with one pair of random streams, every digit counting: TextAttack's way
+        self.shared = Streams(seed) if sequential else None
+        attack.sequential = sequential
+        device = device_of(self.victim)
+        stations = {"victim": Station(VictimOracle(self.victim), tolerant=True)}
+        for name, oracle in attack.oracles(self.victim, device).items():
+            stations[name] = Station(oracle)
+        if measure is not None:
+            stations[MEASURE] = self._measure(measure, stations, device)
+        self.engine = Engine(stations, width=1 if sequential else width or WIDTH[device])
+
+    def _measure(self, name: str, stations: Mapping[str, Station], device: str) -> Station:
+        if "sentences" in stations and name == self.attack.options.sentence_encoder:
+            return stations["sentences"]
+        from dualmask.models.sentences import find_sentence_encoder
+
+        return Station(SentenceOracle(find_sentence_encoder(name, device=device)))
+
+    def run(self, examples: Sequence[tuple[int, Example]]) -> Iterator[AttackResult]:
+        """A result for each numbered example, in the order in which they end."""
+        check_classes(self.victim, [example for _, example in examples])
+        numbers: dict[int, int] = {}
+        work = []
+        for number, example in examples:
+            problem = self.problem(example)
+            numbers[id(problem)] = number
+            work.append(problem)
+        for ending in self.engine.run((problem, self._begin(problem)) for problem in work):
+            yield self._result(numbers[id(ending.problem)], ending)
+
+    def problem(self, example: Example) -> Problem:
+        words = Words(example.text, rule=self.attack.options.split)
+        terms = self.attack.terms(words, tolerance=0.0 if self.shared else 1e-5)
+        streams = self.shared or Streams(derived_seed(self.seed, "attack", words.text, example.label))
+        return Problem(words, example.label, streams=streams, terms=terms)
+
+    def _begin(self, problem: Problem) -> Callable[[], Steps[object]]:
+        return lambda: self._pursue(problem)
+
+    def _pursue(self, problem: Problem) -> Steps[Found]:
+        """The attack as a whole. It can't report its own success: the victim is asked once more."""
+        start = yield from problem.begin()
+        if start.fooled:
+            return Found("skipped", start, problem.known(start.words))
+        answer = yield from self.attack.search(problem)
+        if not answer.fooled:
+            outcome: Outcome = "out-of-queries" if problem.spent else "failed"
+            return Found(outcome, answer, problem.known(answer.words))
+        row = yield from problem.confirm(answer.words)
+        if row.index(max(row)) == problem.label:
+            return Found("unconfirmed", answer, row)
+        return Found("succeeded", answer, row, (yield from self._similarity(problem, answer.words)))
+
+    def _similarity(self, problem: Problem, words: Words) -> Steps[float | None]:
+        if MEASURE not in self.engine.stations:
+            return None
+        vectors: list[np.ndarray] = yield Question(MEASURE, [problem.original.text, words.text])
+        return round(similarity(vectors[0], vectors[1], "cosine"), 4)
+
+    def _result(self, number: int, ending: Ending) -> AttackResult:
+        problem = ending.problem
+        found = ending.result if isinstance(ending.result, Found) else None
+        answer = found.answer if found else problem.best
+        first, last = problem.known(problem.original), found.row if found else problem.known(answer.words)
+        return AttackResult(
+            index=number, text=problem.original.value, label=problem.label,
+            outcome=found.outcome if found else ending.stopped,  # type: ignore[arg-type]
+            adversarial=answer.words.value if answer.words is not problem.original else None,
+            predicted=None if last is None else last.index(max(last)),
+            probability=None if first is None else rounded(first[problem.label]),
+            probability_after=None if last is None else rounded(last[problem.label]),
+            queries=problem.queries, rows=problem.rows, words=len(problem.original),
+            changed=len(answer.words.changed), similarity=found.similarity if found else None,
+            seconds=round(problem.seconds, 4), reason=ending.reason)
+
+
+def rounded(probability: float) -> float:
+    """Without the last digits, which depend on the batch."""
+    return round(probability, 4)
+
+
+def device_of(victim: Victim) -> str:
+    """Where the victim runs is where the other models go."""
+    device = getattr(victim.classifier, "device", None) if isinstance(victim, ClassifierVictim) else None
+    return "cuda" if getattr(device, "type", "cpu") == "cuda" else "cpu"
+
+
+def attack(
+    victim: object, examples: Sequence[Example], name: str = "textfooler", *, preset: str | None = None,
+    options: Mapping[str, object] | None = None, seed: int = 0, labels: Sequence[str] = (),
+    measure: str | None = "minilm", sequential: bool = False, width: int | None = None, out: str | Path | None = None,
+    resume: bool = False, overwrite: bool = False, watch: Watch | None = None,
+) -> list[AttackResult]:
+    """Attack a classifier, a pipeline, a function or an address on labelled texts; results in the texts' order.
+
+    `measure` names the sentence encoder that compares final texts with the originals (None: not compared).
+    `out` is a file of JSON Lines that is written as results come; `resume` goes on with it.
+    """
+    if not examples:
+        raise DataError("there is nothing to attack: no examples were given.")
+    chosen = build_attack(name, preset=preset, options=options)
+    assault = Assault(victim, chosen, seed=seed, sequential=sequential, width=width, measure=measure, labels=labels)
+    examples = [Example(*example) for example in examples]
+    header = {"attack": name, "preset": preset or next(iter(chosen.presets)), "options": chosen.options_as_dict(),
+              "seed": seed, "sequential": sequential, "measure": measure, "victim": describe(assault.victim),
+              "examples": len(examples), "dualmask": __version__}
+    file = ResultFile(Path(out), header, resume=resume, overwrite=overwrite) if out is not None else None
+    results = {one.index: one for one in (file.done if file else [])}
+    try:
+        for result in assault.run([(number, one) for number, one in enumerate(examples) if number not in results]):
+            results[result.index] = result
+            if file:
+                file.add(result)
+            if watch:
+                watch(result)
+    finally:
+        if file:
+            file.close()
+    return [results[number] for number in sorted(results)]
+
+
+def describe(victim: Victim) -> str:
+    """Enough to notice that a run goes on against another victim."""
+    if isinstance(victim, ClassifierVictim):
+        defence = getattr(victim.classifier, "defence", None)
+        return f"classifier with defence {getattr(defence, 'name', 'unknown')}, labels {', '.join(victim.labels)}"
+    return getattr(victim, "url", type(victim).__name__)

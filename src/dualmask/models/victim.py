@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an attack may ask: any classifier as a function from texts to probabilities."""
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol, cast, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dualmask.errors import DataError, DualmaskError, OptionError
+from dualmask.text.examples import Text
+
+Rows = NDArray[np.float64]  # (texts, classes)
+SUM_TOLERANCE = 1e-3  # half-precision victims miss 1 by so much
+RETRIED = (408, 425, 429, 500, 502, 503, 504)  # answers of a server that may answer later
+
+
+class VictimError(DualmaskError):
+    """The victim gave no usable answer for a text. Look at the victim; the attack can't help it."""
+
+
+class Victim(Protocol):
+    """All that a black-box attack may know."""
+
+    labels: tuple[str, ...]  # names in the order of the columns; empty if the victim doesn't tell
+
+    def probabilities(self, texts: Sequence[Text]) -> ArrayLike:
+        """(texts, classes); every row sums to 1."""
+        ...
+
+
+@runtime_checkable
+class Classifier(Protocol):
+    """What a DefendedClassifier looks like from here."""
+
+    labels: tuple[str, ...]
+
+    def predict(self, texts: Sequence[Text]) -> "Answers": ...
+
+
+class Answers(Protocol):
+    @property
+    def probabilities(self) -> ArrayLike: ...
+
+
+class ClassifierVictim:
+    """A classifier of this library, its defence on."""
+
+    def __init__(self, classifier: Classifier) -> None:
+        self.classifier = classifier
+        self.labels = tuple(classifier.labels)
+
+    def probabilities(self, texts: Sequence[Text]) -> ArrayLike:
+        return self.classifier.predict(texts).probabilities
+
+
+class FunctionVictim:
+    """Any function from a list of texts to probabilities: numpy, torch or plain lists."""
+
+    def __init__(self, function: Callable[[list[Text]], ArrayLike], labels: Sequence[str] = ()) -> None:
+        self.function = function
+        self.labels = tuple(labels)
+
+    def probabilities(self, texts: Sequence[Text]) -> ArrayLike:
+        return self.function(list(texts))
+
+
+class PipelineVictim:
+    """A Hugging Face text-classification pipeline, or whatever answers like one."""
+
+    def __init__(self, pipeline: Callable[..., object], labels: Sequence[str]) -> None:
+        self.pipeline = pipeline
+        self.labels = tuple(labels)
+
+    def probabilities(self, texts: Sequence[Text]) -> ArrayLike:
+        given = [text if isinstance(text, str) else {"text": text[0], "text_pair": text[1]} for text in texts]
+        return by_label(self.pipeline(given, top_k=None, truncation=True), self.labels)
+
+
+class HttpVictim:
+    """A server that takes {"inputs": [...]} and gives rows of probabilities or, like pipelines, of labels and scores.
+
+    Answers that may change (busy, unavailable, time-out) are asked for again, after longer and longer pauses.
+    """
+
+    def __init__(self, url: str, labels: Sequence[str] = (), *, retries: int = 4, timeout: float = 30.0) -> None:
+        if retries < 0 or timeout <= 0:
+            raise OptionError(f"retries={retries}, timeout={timeout}; expected no fewer than 0 and more than 0 seconds.")
+        self.url, self.labels, self.retries, self.timeout = url, tuple(labels), retries, timeout
+
+    def probabilities(self, texts: Sequence[Text]) -> ArrayLike:
+        body = {"inputs": [text if isinstance(text, str) else list(text) for text in texts],
+                "parameters": {"top_k": None}}
+        answer = self._post(json.dumps(body).encode())
+        if isinstance(answer, Mapping):
+            answer = answer.get("probabilities", answer.get("outputs"))
+        if isinstance(answer, list) and answer and not isinstance(answer[0], list):
+            answer = [answer]  # servers drop the outer list for a single text
+        if isinstance(answer, list) and answer and answer[0] and isinstance(answer[0][0], Mapping):
+            return by_label(answer, self.labels)
+        return cast(ArrayLike, answer)
+
+    def _post(self, body: bytes) -> object:
+        reason = ""
+        for attempt in range(self.retries + 1):
+            if attempt:
+                time.sleep(min(0.25 * 2 ** (attempt - 1), 8.0))
+            request = urllib.request.Request(self.url, body, {"Content-Type": "application/json"})
+            try:
+                with urllib.request.urlopen(request, timeout=self.timeout) as reply:
+                    return json.load(reply)
+            except urllib.error.HTTPError as error:
+                reason = f"status {error.code}"
+                if error.code not in RETRIED:
+                    break
+            except json.JSONDecodeError:
+                reason = "an answer that is not JSON"
+            except OSError as error:
+                reason = str(getattr(error, "reason", error) or type(error).__name__)
+        raise VictimError(f"{self.url} gave {reason} after {self.retries + 1} tries at most; expected a list with a row "
+                          "of probabilities, or of labels and scores, for each text.")
+
+
+def by_label(answer: object, labels: Sequence[str]) -> list[list[float]]:
+    """Labels and scores in any order as rows in the order of the labels."""
+    if not labels:
+        raise OptionError("this victim answers with label names; give the names in the order of the data's labels.")
+    rows = []
+    for found in cast(Sequence[Sequence[Mapping[str, object]]], answer):
+        scores = {str(one["label"]): float(cast(float, one["score"])) for one in found}
+        missing = [label for label in labels if label not in scores]
+        if missing:
+            raise VictimError(f"the victim's answer lacks the label '{missing[0]}'; it has {', '.join(scores)}.")
+        rows.append([scores[label] for label in labels])
+    return rows
+
+
+def as_victim(source: object, *, labels: Sequence[str] = ()) -> Victim:
+    """Whatever can be attacked: a classifier, a pipeline, a function, a web address or a folder is for the caller."""
+    if isinstance(source, str) and source.startswith(("http://", "https://")):
+        return HttpVictim(source, labels)
+    if isinstance(source, str | Path):
+        raise OptionError(f"'{source}' is no victim; give a classifier (DefendedClassifier.load), a pipeline, a function "
+                          "from texts to probabilities, or an address that begins with http.")
+    if hasattr(source, "probabilities") and hasattr(source, "labels"):
+        return cast(Victim, source)
+    if isinstance(source, Classifier):
+        return ClassifierVictim(source)
+    config = getattr(getattr(source, "model", None), "config", None)
+    if callable(source) and config is not None and hasattr(source, "tokenizer"):
+        names = [config.id2label[place] for place in range(config.num_labels)]
+        return PipelineVictim(source, names)
+    if callable(source):
+        return FunctionVictim(source, labels)
+    raise OptionError(f"a {type(source).__name__} can't be attacked; give a classifier, a pipeline, a function from "
+                      "texts to probabilities, or an address that begins with http.")
+
+
+def checked(answer: ArrayLike, texts: int) -> Rows:
+    """The victim's answer as numbers, or VictimError saying what is wrong with it."""
+    try:
+        rows: Rows = np.asarray(answer, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise VictimError(f"the victim's answer is no table of numbers: {error}") from None
+    if rows.ndim != 2 or rows.shape[0] != texts or rows.shape[1] < 1:
+        raise VictimError(f"the victim gave the shape {rows.shape} for {texts} texts; expected (texts, classes).")
+    if not np.isfinite(rows).all():
+        raise VictimError("the victim gave a probability that is not a number.")
+    if (rows < -SUM_TOLERANCE).any() or (abs(rows.sum(axis=1) - 1) > SUM_TOLERANCE).any():
+        raise VictimError("the victim's rows are no probabilities: they don't sum to 1. Apply softmax to logits.")
+    return rows
+
+
+def check_classes(victim: Victim, examples: Sequence[tuple[Text, int]]) -> None:
+    """Labels beyond the victim's classes would make every text look misclassified."""
+    highest = max((label for _, label in examples), default=0)
+    if victim.labels and highest >= len(victim.labels):
+        raise DataError(f"the data have a label {highest}, but the victim knows {len(victim.labels)} classes: "
+                        f"{', '.join(victim.labels)}.")
