@@ -12,14 +12,15 @@ from torch import Tensor, nn
 from dualmask.defences.base import Defence
 from dualmask.errors import DataError, OptionError
 from dualmask.models.encoders import check_length, check_vocabulary, logits, prepare
-from dualmask.text.encoding import Batch, Encode, check_texts, length_batches
+from dualmask.text.encoding import Batch, Encode, check_texts, packed
 from dualmask.text.examples import Example, Text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 Input = Text | Mapping[str, str]
-ROWS = {"cpu": 32, "cuda": 256}  # rows per forward pass; CPUs are fastest at 8 to 32
+# Rows and tokens of a forward pass; CPUs are fastest at 8 to 32 rows
+LIMITS = {"cpu": (16, 1 << 14), "cuda": (1024, 1 << 16)}
 
 
 class Masked(NamedTuple):
@@ -75,6 +76,7 @@ class DefendedClassifier:
         self.encode = Encode(tokenizer, max_length=max_length)
         self.labels = tuple(labels)
         self.facts = dict(facts or {})
+        self._fits = 1 << 40  # tokens of a pass that memory is known to hold
 
     @property
     def model(self) -> "PreTrainedModel":
@@ -114,25 +116,27 @@ class DefendedClassifier:
         self, texts: Sequence[Text], *, defended: bool, batch_size: int | None,
     ) -> Iterator[tuple[list[int], Tensor, Batch]]:
         """Rows of like length, their probabilities and the first view of them; a batch too big for memory is halved."""
-        limit = batch_size or ROWS[self.device.type if self.device.type in ROWS else "cpu"]
-        waiting = list(length_batches(texts, rows=limit, cells=1 << 22))[::-1]
+        encode = self.encode.prepared(texts)
+        rows, tokens = LIMITS["cuda" if self.device.type == "cuda" else "cpu"]
+        waiting = list(packed(encode.sizes, rows=batch_size or rows, cells=min(tokens, self._fits)))[::-1]
         training, _ = self.network.training, self.network.eval()
         try:
             while waiting:
-                rows = waiting.pop()
+                batch = waiting.pop()
                 try:
-                    yield rows, *self._forward([texts[row] for row in rows], defended=defended)
+                    yield batch, *self._forward([texts[row] for row in batch], encode, defended=defended)
                 except torch.cuda.OutOfMemoryError:
-                    if len(rows) == 1:
+                    if len(batch) == 1:
                         raise
-                    waiting += [rows[len(rows) // 2:], rows[:len(rows) // 2]]
+                    self._fits = len(batch) * encode.sizes[batch[0]] // 2  # later batches would not fit either
+                    waiting += [batch[len(batch) // 2:], batch[:len(batch) // 2]]
         finally:
             self.network.train(training)
 
     @torch.no_grad()
-    def _forward(self, texts: Sequence[Text], *, defended: bool) -> tuple[Tensor, Batch]:
+    def _forward(self, texts: Sequence[Text], encode: Encode, *, defended: bool) -> tuple[Tensor, Batch]:
         kind = self.defence if defended else Defence()
-        views = list(kind.inference_views(texts, self.encode, self.device))
+        views = list(kind.inference_views(texts, encode, self.device))
         combined = kind.combine(torch.stack([self.network(view) for view in views]).float())
         return combined.softmax(dim=1).cpu(), views[0]
 

@@ -89,9 +89,7 @@ def predict_items(
 
 def chunk_size(classifier: "DefendedClassifier") -> int:
     """Rows between two notes on disk: enough to sort by length, few enough that little is lost."""
-    from dualmask.classifier import ROWS
-
-    return 16 * ROWS.get(classifier.device.type, ROWS["cpu"])
+    return 4096 if classifier.device.type == "cuda" else 512
 
 
 def check_places(source: Path, out: Path, chunk: int | None) -> None:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from dualmask.attacks.problem import Problem, Question, Steps
 from dualmask.models.victim import VictimError
+from dualmask.text.encoding import packed
 
 
 class Oracle(Protocol):
@@ -57,7 +58,8 @@ class Station:
             else:
                 new.append(item)
         began = time.perf_counter()
-        for batch in packed(new, self.oracle.lengths(new), rows=self.rows, cells=self.cells):
+        for places in packed(self.oracle.lengths(new), rows=self.rows, cells=self.cells):
+            batch = [new[place] for place in places]
             found.update(zip(batch, self._answered(batch), strict=True))
         self.seconds += time.perf_counter() - began
         if self.oracle.memory:
@@ -96,21 +98,6 @@ class Station:
 
 def out_of_memory(error: Exception) -> bool:
     return type(error).__name__ == "OutOfMemoryError" or "not enough memory" in str(error)
-
-
-def packed(items: list[Hashable], lengths: list[int], *, rows: int, cells: int) -> Iterator[list[Hashable]]:
-    """Items of like length together, longest first, so that memory that doesn't suffice shows at once."""
-    batch: list[Hashable] = []
-    longest = 0
-    for place in sorted(range(len(items)), key=lambda place: -lengths[place]):
-        if batch and (len(batch) == rows or (len(batch) + 1) * longest > cells):
-            yield batch
-            batch = []
-        if not batch:
-            longest = lengths[place]
-        batch.append(items[place])
-    if batch:
-        yield batch
 
 
 class Ending(NamedTuple):

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,6 +14,7 @@ from dualmask.errors import DataError, EncoderError
 from dualmask.text.examples import Text
 
 if TYPE_CHECKING:
+    from tokenizers import Encoding
     from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 SURROGATES = re.compile("[\ud800-\udfff]")
@@ -64,9 +66,14 @@ class Batch:
 
 
 class Encode:
-    """Tokenises texts into a padded `Batch`. Special tokens written out in a text stay ordinary characters."""
+    """Tokenises texts into a padded `Batch`.
 
-    def __init__(self, tokenizer: "PreTrainedTokenizerBase", *, max_length: int = 128) -> None:
+    Special tokens written out in a text stay ordinary characters, unless `literal` is false.
+    """
+
+    def __init__(
+        self, tokenizer: "PreTrainedTokenizerBase", *, max_length: int = 128, literal: bool = True,
+    ) -> None:
         if not tokenizer.is_fast:
             raise EncoderError(f"the tokenizer {type(tokenizer).__name__} is a slow one, which can't tell words from "
                                "pieces; save a fast tokenizer (tokenizer.json) beside the model.")
@@ -79,12 +86,16 @@ class Encode:
             raise EncoderError(f"max_length is {max_length}; at least 4 are needed for special tokens and one of text.")
         self.tokenizer = tokenizer
         self.max_length = max_length
+        self.literal = literal
+        self.special_ids = torch.tensor(sorted(special_ids(tokenizer)))
         self.mask_id = int(tokenizer.mask_token_id)
         self.pad_id = int(tokenizer.pad_token_id or 0)
         self.vocabulary_size = len(tokenizer)
 
     def __call__(self, texts: Sequence[Text], *, max_length: int | None = None, words: bool = False) -> Batch:
         """Encode, cut to `max_length` tokens and pad to the longest. `words` also fills in the word numbers."""
+        if not words:
+            return self.padded(self.pieces(texts, max_length=max_length))
         encoding = self.tokenise(texts, max_length=max_length)
         ids, attended, kinds, special = (
             torch.tensor(encoding[key], dtype=torch.long)
@@ -92,21 +103,54 @@ class Encode:
         body = special == 0
         return Batch(
             input_ids=ids, attention_mask=attended, token_type_ids=kinds,
-            positions=torch.arange(ids.shape[1]).expand_as(ids), body=body,
-            words=word_numbers(encoding, body) if words else torch.full_like(ids, -1),
+            positions=torch.arange(ids.shape[1]).expand_as(ids), body=body, words=word_numbers(encoding, body),
             masks=torch.zeros_like(body))
+
+    def pieces(self, texts: Sequence[Text], *, max_length: int | None = None) -> "list[Encoding]":
+        """Each text's tokens, cut but not padded, straight from the tokenizer's core: the quickest way to ids."""
+        core = self.tokenizer.backend_tokenizer
+        core.encode_special_tokens = self.literal
+        core.no_padding()
+        core.enable_truncation(max_length=max_length or self.max_length)
+        return core.encode_batch_fast(self._of_one_kind(texts))
+
+    def padded(self, pieces: "Sequence[Encoding]") -> Batch:
+        """Rows of tokens that `pieces` gave, as one batch."""
+        rows = [piece.ids for piece in pieces]
+        shape = len(rows), max(map(len, rows), default=0)
+        ids, kinds = np.full(shape, self.pad_id), np.zeros(shape, dtype=np.int64)
+        lengths = np.array([len(row) for row in rows], dtype=np.int64)
+        for number, row in enumerate(rows):
+            ids[number, :len(row)] = row
+            if pieces[number].n_sequences > 1:
+                kinds[number, :len(row)] = pieces[number].type_ids
+        attended = np.arange(shape[1]) < lengths[:, None]
+        input_ids = torch.from_numpy(ids)
+        body = torch.from_numpy(attended) & ~torch.isin(input_ids, self.special_ids)
+        return Batch(
+            input_ids=input_ids, attention_mask=torch.from_numpy(attended.astype(np.int64)),
+            token_type_ids=torch.from_numpy(kinds), positions=torch.arange(shape[1]).expand(shape), body=body,
+            words=torch.full(shape, -1), masks=torch.zeros(shape, dtype=torch.bool))
+
+    def prepared(self, texts: Sequence[Text]) -> "PreparedEncode":
+        """The same for texts that will be asked for in parts, in an order that their lengths decide."""
+        return PreparedEncode(self, texts)
 
     def tokenise(self, texts: Sequence[Text], *, max_length: int | None = None) -> "BatchEncoding":
         """The tokenizer's own answer, padded, with word numbers and character spans at hand."""
-        clean = [readable(text) for text in texts]
+        clean = self._of_one_kind(texts)
         firsts = [text if isinstance(text, str) else text[0] for text in clean]
         pairs = [text[1] for text in clean if not isinstance(text, str)]
-        if pairs and len(pairs) != len(clean):
-            raise DataError("single texts and text pairs are mixed in one batch; give all of one kind.")
         return cast("BatchEncoding", self.tokenizer(
             firsts, pairs or None, truncation=True, max_length=max_length or self.max_length, padding=True,
             padding_side="right", return_token_type_ids=True, return_attention_mask=True,
-            return_special_tokens_mask=True, split_special_tokens=True))
+            return_special_tokens_mask=True, split_special_tokens=self.literal))
+
+    def _of_one_kind(self, texts: Sequence[Text]) -> list[Text]:
+        clean = [readable(text) for text in texts]
+        if len({isinstance(text, str) for text in clean}) > 1:
+            raise DataError("single texts and text pairs are mixed in one batch; give all of one kind.")
+        return clean
 
     def corpus(self, texts: Sequence[Text], *, words: bool = False, truncated: bool = False) -> Iterator[Batch]:
         """All of the texts, uncut unless `truncated`, in batches of bounded size and in no particular order."""
@@ -127,19 +171,38 @@ class Encode:
         return self.tokenizer.num_special_tokens_to_add(pair=bool(texts) and not isinstance(texts[0], str))
 
 
+class PreparedEncode(Encode):
+    """An `Encode` that has read its texts already; others it reads when asked."""
+
+    def __init__(self, encode: Encode, texts: Sequence[Text]) -> None:
+        self.__dict__.update(encode.__dict__)
+        pieces = self.pieces(texts) if texts else []
+        self._known = dict(zip(texts, pieces, strict=True))
+        self.sizes = [len(piece) for piece in pieces]  # tokens of each text
+
+    def __call__(self, texts: Sequence[Text], *, max_length: int | None = None, words: bool = False) -> Batch:
+        if words or max_length is not None or any(text not in self._known for text in texts):
+            return super().__call__(texts, max_length=max_length, words=words)
+        return self.padded([self._known[text] for text in texts])
+
+
+def special_ids(tokenizer: "PreTrainedTokenizerBase") -> set[int]:
+    """Ids that are never part of a text."""
+    found = (getattr(tokenizer, f"{name}_token_id") for name in ("cls", "sep", "pad", "bos", "eos"))
+    return {token for token in found if token is not None}
+
+
 def batch_of_ids(tokenizer: "PreTrainedTokenizerBase", features: Sequence[Mapping[str, object]]) -> Batch:
     """Rows that were tokenised elsewhere, padded; special tokens are told by their ids."""
     names = [name for name in ("input_ids", "attention_mask", "token_type_ids") if name in features[0]]
     rows = [{name: cast(list[int], row[name]) for name in names} for row in features]
     padded = tokenizer.pad(rows, return_tensors="pt", padding_side="right")
     ids = padded["input_ids"]
-    special = [token for name in ("cls", "sep", "pad", "bos", "eos")
-               if (token := getattr(tokenizer, f"{name}_token_id")) is not None]
     attended = padded["attention_mask"]
     return Batch(
         input_ids=ids, attention_mask=attended, token_type_ids=padded.get("token_type_ids", torch.zeros_like(ids)),
         positions=torch.arange(ids.shape[1]).expand_as(ids), words=torch.full_like(ids, -1),
-        body=attended.bool() & ~torch.isin(ids, torch.tensor(special)), masks=torch.zeros_like(ids, dtype=torch.bool))
+        body=attended.bool() & ~torch.isin(ids, torch.tensor(sorted(special_ids(tokenizer)))), masks=torch.zeros_like(ids, dtype=torch.bool))
 
 
 def check_texts(texts: Sequence[Text]) -> None:
@@ -155,12 +218,22 @@ def characters(text: Text) -> int:
 
 def length_batches(texts: Sequence[Text], *, rows: int, cells: int) -> Iterator[list[int]]:
     """Indices of texts of like length, at most `rows` a batch and about `cells` characters with padding."""
-    order = sorted(range(len(texts)), key=lambda index: characters(texts[index]))
+    return packed([characters(text) for text in texts], rows=rows, cells=cells)
+
+
+def packed(lengths: Sequence[int], *, rows: int, cells: int) -> Iterator[list[int]]:
+    """Indices of like lengths together: at most `rows` in a batch, and `cells` counted with padding.
+
+    The longest come first, so that memory that does not suffice shows at once.
+    """
     batch: list[int] = []
-    for index in order:  # shortest first, so the text at hand is the batch's longest
-        if batch and (len(batch) == rows or (len(batch) + 1) * characters(texts[index]) > cells):
+    longest = 0
+    for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
+        if batch and (len(batch) == rows or (len(batch) + 1) * longest > cells):
             yield batch
             batch = []
+        if not batch:
+            longest = lengths[index]
         batch.append(index)
     if batch:
         yield batch
