@@ -173,7 +173,7 @@ def test_a_folder_that_cannot_be_written_is_no_stack_trace(run: Run, files: Path
 
 def test_a_bug_of_ours_keeps_its_stack_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["dualmask", "card", "ddm"])
-    monkeypatch.setattr("dualmask.display.defence_card", lambda kind: 1 // 0)
+    monkeypatch.setattr("dualmask.display.method_card", lambda kind: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         main()
 

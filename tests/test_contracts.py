@@ -408,8 +408,8 @@ def test_a_model_is_never_overwritten_unasked(saved: Path, tiny: Callable[[str],
 LAYERS = [
     ("errors", "seeds"), ("options", "cards"), ("resources", "packages", "package_cache", "hub"), ("text",),
     ("models",), ("masking",), ("defences",), ("classifier",), ("storage", "checkpoints", "training_log", "training"),
-    ("attacks",), ("evaluation",), ("integration", "prediction", "answers", "display", "demo", "demo_page"),
-    ("cli", "cli_predict", "cli_resources"),
+    ("attacks",), ("evaluation",), ("integration", "prediction", "answers", "display", "attack_display", "demo",
+    "demo_page"), ("cli", "cli_attack", "cli_predict", "cli_resources"),
 ]  # fmt: skip
 LEVEL = {part: level for level, layer in enumerate(LAYERS) for part in layer}
 # DefendedClassifier.save and .load are there for convenience; storage.py does the work and imports the class

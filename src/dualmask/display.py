@@ -16,8 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
+    from dualmask.cards import Method
     from dualmask.classifier import DefendedClassifier, Masked, Predictions
-    from dualmask.defences.base import Defence
     from dualmask.prediction import Summary
     from dualmask.text.columns import Text as Words
 
@@ -147,17 +147,21 @@ def show_summary(console: Console, summary: "Summary") -> None:
     console.print(Text(line.translate(SHOWN)), soft_wrap=True)
 
 
-def defence_table(kinds: Iterable[type["Defence"]]) -> Table:
-    table = Table("defence", "family", "passes", "presets", "summary", "paper")
+def method_table(kinds: Iterable[type["Method"]]) -> Table:
+    """Defences or attacks, one a row."""
+    kinds = list(kinds)
+    passes = {kind: getattr(kind, "passes", "") for kind in kinds}
+    columns = ["family", *(["passes"] if any(passes.values()) else []), "presets", "summary", "paper"]
+    table = Table(kinds[0].noun, *columns)
     for kind in kinds:
         paper = f"{kind.paper.authors}, {kind.paper.title}, {kind.paper.venue}" if kind.paper else "-"
-        presets = "\n".join(kind.presets)
-        table.add_row(Text(kind.name, "bold"), kind.family, kind.passes, presets, kind.card().summary, paper)
+        extra = [passes[kind]] if any(passes.values()) else []
+        table.add_row(Text(kind.name, "bold"), kind.family, *extra, "\n".join(kind.presets), kind.card().summary, paper)
     return table
 
 
-def defence_card(kind: type["Defence"]) -> Group:
-    """A defence's card, then each of its options with the values it may take and those of the presets."""
+def method_card(kind: type["Method"]) -> Group:
+    """A method's card, then each of its options with the values it may take and those of the presets."""
     card = kind.card()
     head = Table(box=None, show_header=False, padding=(0, 2, 1, 0))
     head.add_column(style="bold", no_wrap=True)
@@ -168,14 +172,15 @@ def defence_card(kind: type["Defence"]) -> Group:
     return Group(Text(f"{card.name}: {card.summary}\n", "bold"), head, *_options(kind))
 
 
-def _options(kind: type["Defence"]) -> list[Table]:
+def _options(kind: type["Method"]) -> list[Table]:
     from dualmask.options import TrainingOptions
 
     own = {name: preset.options for name, preset in kind.presets.items()}
     training = {name: preset.training for name, preset in kind.presets.items()}
-    return [option_table(options, presets, title) for options, presets, title in (
-        (kind.Options, own, "--option NAME=VALUE"), (TrainingOptions, training, "--set NAME=VALUE (training)"),
-    ) if fields(options)]
+    tables = [(kind.Options, own, "--option NAME=VALUE")]
+    if kind.noun == "defence":
+        tables.append((TrainingOptions, training, "--set NAME=VALUE (training)"))
+    return [option_table(options, presets, title) for options, presets, title in tables if fields(options)]
 
 
 def option_table(options: type, presets: Mapping[str, Mapping[str, object]], title: str) -> Table:

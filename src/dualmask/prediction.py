@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -132,21 +131,7 @@ def identity_of(classifier: "DefendedClassifier", source: Path, options: Mapping
         open_table(source)  # complains in its own words
         raise
     return {"input": source.name, "size": facts.st_size, "modified": facts.st_mtime_ns,
-            "model": model_hash(classifier), **options}
-
-
-def model_hash(classifier: "DefendedClassifier") -> str:
-    """A hash of weights, defence, labels and length: equal hashes give equal answers."""
-    import torch
-
-    digest = blake2b(digest_size=16)
-    defence = classifier.defence
-    digest.update(json.dumps([defence.name, defence.options_as_dict(), classifier.labels, classifier.encode.max_length],
-                             default=str).encode())
-    for name, tensor in classifier.network.state_dict().items():
-        digest.update(name.encode())
-        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
-    return digest.hexdigest()
+            "model": classifier.fingerprint(), **options}
 
 
 def begin(out: Path, identity: dict[str, object], *, resume: bool, overwrite: bool) -> Job:

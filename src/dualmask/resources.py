@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, get_args
 
 import platformdirs
 
@@ -21,7 +21,7 @@ from dualmask.errors import OptionError, ResourceError, did_you_mean
 from dualmask.hub import HubRepository
 from dualmask.packages import PackageFile, PinnedFile, Wheel
 
-Kind = Literal["encoder", "data"]
+Kind = Literal["encoder", "data", "lexicon"]
 State = Literal["cached", "not fetched", "corrupt"]
 
 
@@ -101,6 +101,28 @@ _ROTTEN_TOMATOES = PackageFile(
         ),
     ),
 )
+_WORDNET = PackageFile(
+    wheels=(
+        Wheel("englishidioms", "0.1.0", 30906854, "8d093b2ffc1f9cf5bdf6d0da94fd4e0626a4735b7354d169d62c297198ec4984"),
+    ),
+    folder="englishidioms/nltk_data/corpora/wordnet",
+    files=(
+        PinnedFile("data.noun", 15300280, "489f145e0f68877c0be5bd0eb4117adaaac52f38f6204eb8d85dbe2158b614cc"),
+        PinnedFile("index.noun", 4786655, "a490d99d93d017bf4822fe2f0ffa51fd73911ce271dc7535fade21f8814b5a04"),
+        PinnedFile("data.verb", 2772517, "29cc96ed80c9f47d94fe75e332a9df80f4b1c737205f92d2f433d63c6da2ab51"),
+        PinnedFile("index.verb", 523980, "c7c79b558d787f1e31c6f8b3eeadb8fcbb26a64545ecc1241e21d9b61f95ee8e"),
+        PinnedFile("data.adj", 3155426, "f24b635368be441501c9b8001e9271fd3b30b203f00d91e332979e6f8fe35646"),
+        PinnedFile("index.adj", 824127, "42f58dda2c7cff66eb8fa55ba62e0a873a9b3f43c878e8201108f5dab6dcff28"),
+        PinnedFile("data.adv", 516696, "e66dbbda0e0359e41b7f225bff71dd0c263dc7c66c1b61abc9ba334973d92979"),
+        PinnedFile("index.adv", 162816, "6f5465ed5758fe9c8a2f7ec17b1300f3aa875756c70ff7cba162f7e71bcf88ea"),
+        PinnedFile("noun.exc", 38301, "2b5d675c380b39ecf595af9fa9d4e7feb1d58c643b0bff08c40ed5bfe41fab7a"),
+        PinnedFile("verb.exc", 38033, "dbbcf9a601b2d77e934e413b91d90e88ec7f933a8b77cfc00602a923b891b42c"),
+        PinnedFile("adj.exc", 23019, "8824cc24bbedd797b9702316b27f07cd4c2b76b629539f0a1276f03926758016"),
+        PinnedFile("adv.exc", 85, "e7291461b629abfe63301bbe1998cee09fd575ed7107abd7ea9763adb05bf0a8"),
+        PinnedFile("lexnames", 803, "4767e2a1c6e68c1a93aa6b7c4ef7ebe9a815b50d7d5aac2788696f2cf3633bf1"),
+        PinnedFile("LICENSE", 1625, "7731175a77952e259390b496fab905e57118b8d19ad3a8383c67eee724ff443f"),
+    ),
+)
 
 RESOURCES: Mapping[str, Resource] = MappingProxyType({
     resource.name: resource
@@ -116,6 +138,10 @@ RESOURCES: Mapping[str, Resource] = MappingProxyType({
         Resource(
             "rotten-tomatoes", "data", "default data, 12,808 film reviews, fresh or rotten", _ROTTEN_TOMATOES,
             "Apache-2.0 (package)", 9411551, _ROTTEN_TOMATOES.files[0].sha256,
+        ),
+        Resource(
+            "wordnet", "lexicon", "synonyms of 147,306 English words and phrases", _WORDNET,
+            "WordNet 3.0 (enclosed), MIT (package)", 30906854, _WORDNET.files[0].sha256,
         ),
         Resource(
             "bert-base-uncased", "encoder", "the usual encoder of papers, 12 layers x 768",
@@ -136,12 +162,12 @@ def cache_folder() -> Path:
 
 
 def resolve(name: str, *, kind: str, progress: bool = True) -> Path:
-    """The local folder (encoder) or file (data) of a table name, a local path or, for encoders, a hub id.
+    """The local folder (encoder, lexicon) or file (data) of a table name, a local path or, for encoders, a hub id.
 
     What is missing or damaged is fetched; what is at hand costs a few milliseconds.
     """
-    if kind not in ("encoder", "data"):
-        raise OptionError(f"unknown kind '{kind}'; known: encoder, data.")
+    if kind not in get_args(Kind):
+        raise OptionError(f"unknown kind '{kind}'; known: {', '.join(get_args(Kind))}.")
     if name in RESOURCES:
         if RESOURCES[name].kind != kind:
             raise ResourceError(f"'{name}' is of kind {RESOURCES[name].kind}, but {kind} is needed: {_choices(kind)}.")
@@ -153,8 +179,9 @@ def resolve(name: str, *, kind: str, progress: bool = True) -> Path:
         if kind == "encoder" and not Path(name, "config.json").is_file():
             raise ResourceError(f"'{name}' has no config.json: give the folder of a model, or {_choices(kind)}.")
         return Path(name)
-    if kind == "data":
-        raise ResourceError(f"'{name}' is no named data and no local path: {_choices(kind)}, or give a file.")
+    if kind != "encoder":
+        what = "file" if kind == "data" else "folder"
+        raise ResourceError(f"'{name}' is no named {kind} and no local path: {_choices(kind)}, or give a {what}.")
     return hub_snapshot(name, progress=progress)
 
 

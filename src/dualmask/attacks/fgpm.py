@@ -21,7 +21,7 @@ from dualmask.text.words import Words, in_case_of
 class FGPMOptions(AttackOptions):
     steps: int = 30  # N: substitutions at most; 30 for AG News, 40 for DBPedia, 50 for Yahoo in the paper
     neighbours: int = 4  # k
-    distance: float = 0.5  # delta: Euclidean, between unit vectors
+    distance: float = 0.5  # delta, of the squared distance between unit vectors, as the released code has it
     synonyms: str = "shipped"
     stop_words: StopWords = "fgpm"
     max_share: float | None = 0.25
@@ -77,7 +77,7 @@ class FGPM(Attack):
 
     def pool(self, original: Words, current: Words) -> Proposals:
         """Every place with the synonyms of the word that stood there at first."""
-        table, least = self.synonyms(self.options.synonyms), 1 - self.options.distance ** 2 / 2
+        table, least = self.synonyms(self.options.synonyms), 1 - self.options.distance / 2
         return [(place, in_case_of(near, original[place])) for place in self.moves.places(current)
                 for near, cosine in table.neighbours(original[place].lower(), self.options.neighbours)
                 if cosine >= least and in_case_of(near, original[place]) != current[place]]

@@ -3,7 +3,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -30,6 +30,11 @@ def white_box(victim: Victim, attack: str) -> DefendedClassifier:
         return victim.classifier
     raise OptionError(f"the attack '{attack}' needs gradients, and this victim only answers; give a DefendedClassifier "
                       "(dualmask.defend wraps a Hugging Face model), or choose an attack that only asks.")
+
+
+def word_table(classifier: DefendedClassifier) -> Tensor:
+    """The embedding of every token, (vocabulary, size)."""
+    return cast(Tensor, classifier.model.get_input_embeddings().weight).detach().float()
 
 
 class Gradient(NamedTuple):
@@ -118,7 +123,7 @@ class EmbeddingOracle:
 
     def __init__(self, classifier: DefendedClassifier) -> None:
         self.encode = classifier.encode
-        self.table: Vectors = classifier.model.get_input_embeddings().weight.detach().float().cpu().numpy()
+        self.table: Vectors = word_table(classifier).cpu().numpy()
 
     def lengths(self, items: Sequence[str]) -> list[int]:
         return [1] * len(items)
@@ -154,7 +159,7 @@ class FlipOracle(GradientOracle):
                 if (text[1:] if begins and text.startswith("\u0120") else "" if begins else text).isalpha()]
 
     def answers(self, items: Sequence[Item]) -> list[Flips]:  # type: ignore[override]
-        table = self.classifier.model.get_input_embeddings().weight.detach().float()
+        table = word_table(self.classifier)
         chosen = table[self.choices]
         tokenizer = self.classifier.encode.tokenizer
         found = []

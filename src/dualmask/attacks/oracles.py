@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from dualmask.attacks.problem import Row
@@ -73,7 +74,8 @@ class LanguageModelOracle:
     rows, cells = 64, 1 << 15
 
     def __init__(self, language_model: "MaskedLanguageModel", *, most: int, device: str = "cpu") -> None:
-        self.model = language_model.model.to(device)
+        language_model.model.to(torch.device(device))  # type: ignore[arg-type]
+        self.model = language_model.model
         self.tokenizer = language_model.tokenizer
         self.most = most
         longest = getattr(self.model.config, "max_position_embeddings", 512)
@@ -83,8 +85,6 @@ class LanguageModelOracle:
         return [len(text) for text in items]
 
     def answers(self, items: Sequence[str]) -> list[Filled]:
-        import torch
-
         encoding = self.tokenizer(list(items), truncation=True, max_length=self.longest, padding=True,
                                   return_offsets_mapping=True, return_tensors="pt")
         offsets = encoding.pop("offset_mapping").tolist()

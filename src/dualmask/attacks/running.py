@@ -133,12 +133,13 @@ def device_of(victim: Victim) -> str:
 
 def attack(
     victim: object, examples: Sequence[Example], name: str = "textfooler", *, preset: str | None = None,
-    options: Mapping[str, object] | None = None, seed: int = 0, labels: Sequence[str] = (),
+    options: Mapping[str, object] | None = None, samples: int | None = None, seed: int = 0, labels: Sequence[str] = (),
     measure: str | None = "minilm", sequential: bool = False, width: int | None = None, out: str | Path | None = None,
     resume: bool = False, overwrite: bool = False, watch: Watch | None = None,
 ) -> list[AttackResult]:
     """Attack a classifier, a pipeline, a function or an address on labelled texts; results in the texts' order.
 
+    `samples` takes so many of them at random, by the seed alone. `labels` names a function's or server's classes.
     `measure` names the sentence encoder that compares final texts with the originals (None: not compared).
     `out` is a file of JSON Lines that is written as results come; `resume` goes on with it.
     """
@@ -149,11 +150,12 @@ def attack(
     examples = [Example(*example) for example in examples]
     header = {"attack": name, "preset": preset or next(iter(chosen.presets)), "options": chosen.options_as_dict(),
               "seed": seed, "sequential": sequential, "measure": measure, "victim": describe(assault.victim),
-              "examples": len(examples), "dualmask": __version__}
+              "examples": len(examples), "samples": samples, "dualmask": __version__}
     file = ResultFile(Path(out), header, resume=resume, overwrite=overwrite) if out is not None else None
     results = {one.index: one for one in (file.done if file else [])}
     try:
-        for result in assault.run([(number, one) for number, one in enumerate(examples) if number not in results]):
+        chosen_ones = [number for number in sampled(examples, samples, seed) if number not in results]
+        for result in assault.run([(number, examples[number]) for number in chosen_ones]):
             results[result.index] = result
             if file:
                 file.add(result)
@@ -168,6 +170,14 @@ def attack(
 def describe(victim: Victim) -> str:
     """Enough to notice that a run goes on against another victim."""
     if isinstance(victim, ClassifierVictim):
-        defence = getattr(victim.classifier, "defence", None)
-        return f"classifier with defence {getattr(defence, 'name', 'unknown')}, labels {', '.join(victim.labels)}"
+        fingerprint = getattr(victim.classifier, "fingerprint", None)
+        return f"classifier {fingerprint()}" if fingerprint else type(victim.classifier).__name__
     return getattr(victim, "url", type(victim).__name__)
+
+
+def sampled(examples: Sequence[Example], samples: int | None, seed: int) -> list[int]:
+    """Which examples to attack: all, or so many at random, the same ones for every victim and attack."""
+    if samples is None or samples >= len(examples):
+        return list(range(len(examples)))
+    order = np.random.default_rng(derived_seed(seed, "sample", len(examples))).permutation(len(examples))
+    return sorted(order[:samples].tolist())

@@ -112,7 +112,7 @@ class Encode:
         core.encode_special_tokens = self.literal
         core.no_padding()
         core.enable_truncation(max_length=max_length or self.max_length)
-        return core.encode_batch_fast(self._of_one_kind(texts))
+        return cast("list[Encoding]", core.encode_batch_fast(self._of_one_kind(texts)))
 
     def padded(self, pieces: "Sequence[Encoding]") -> Batch:
         """Rows of tokens that `pieces` gave, as one batch."""

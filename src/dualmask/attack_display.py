@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attacks in the terminal: what was changed, and what came of it."""
+
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from dualmask.display import LONGEST, SHOWN
+from dualmask.text.words import Words
+
+if TYPE_CHECKING:
+    from dualmask.attacks.results import AttackResult, Tally
+    from dualmask.text.columns import Text as AnyText
+
+BEFORE, AFTER = "white on blue", "white on red"
+
+
+def difference(before: str, after: str, *, brackets: bool = False) -> tuple[Text, Text]:
+    """Both texts, the words that differ on colour or, for screens without, in ⟦brackets⟧."""
+    old, new = Words(before), Words(after)
+    matcher = SequenceMatcher(None, old.words, new.words, autojunk=False)
+    changes = [change for change in matcher.get_opcodes() if change[0] != "equal"]
+    return (painted(old, [(start, end) for _, start, end, _, _ in changes], BEFORE, brackets=brackets),
+            painted(new, [(start, end) for _, _, _, start, end in changes], AFTER, brackets=brackets))
+
+
+def painted(words: Words, runs: Sequence[tuple[int, int]], style: str, *, brackets: bool) -> Text:
+    result, done = Text(), 0
+    for first, end in runs:
+        if first == end or words.spans[first][0] > LONGEST:
+            continue
+        start, stop = words.spans[first][0], words.spans[end - 1][1]
+        result.append(words.text[done:start].translate(SHOWN))
+        word = words.text[start:stop].translate(SHOWN)
+        result.append(f"\u27e6{word}\u27e7" if brackets else word, style=style)
+        done = stop
+    result.append(words.text[done:max(done, LONGEST)].translate(SHOWN))
+    return result
+
+
+def one_string(text: "AnyText") -> str:
+    return text if isinstance(text, str) else "\n".join(text)
+
+
+def attacked_text(result: "AttackResult", labels: Sequence[str], *, brackets: bool) -> Group:
+    """One example: its number, what the victim thought before and after, the two texts."""
+    named = [labels[place] if place is not None and place < len(labels) else str(place)
+             for place in (result.label, result.predicted)]
+    sure = [f" {share:.0%}" if share is not None else "" for share in (result.probability, result.probability_after)]
+    facts = f"{result.changed} of {result.words} words, {result.queries:,} queries"
+    if result.similarity is not None:
+        facts += f", similarity {result.similarity:.2f}"
+    head = Text.assemble((f"#{result.index} {result.outcome}", "bold"),
+                         f"  {named[0]}{sure[0]} \u2192 {named[1]} ({named[0]}{sure[1]})".translate(SHOWN), f"  {facts}")
+    before, after = difference(one_string(result.text), one_string(result.adversarial or result.text),
+                               brackets=brackets)
+    return Group(head, Text.assemble("  before  ", before), Text.assemble("  after   ", after), Text())
+
+
+def tally_table(counts: "Tally", seconds: float) -> Table:
+    """Outcomes and costs."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(style="bold")
+    for name, count in counts.outcomes.items():
+        if count or name in ("succeeded", "failed", "skipped"):
+            table.add_row(name, f"{count:,}", MEANING[name])
+    right, total = counts.attacked, counts.total
+    table.add_row("accuracy before", share(right, total), "of all texts")
+    table.add_row("accuracy under attack", share(right - counts.succeeded, total), "of all texts")
+    table.add_row("attack success", share(counts.succeeded, right), "of the texts that were right before")
+    table.add_row("queries", f"{counts.queries:,.1f}", f"a text attacked; {counts.rows:,.1f} read by the victim")
+    if counts.changed is not None:
+        table.add_row("words changed", f"{counts.changed:.1%}", "in successes")
+    if counts.similarity is not None:
+        table.add_row("similarity", f"{counts.similarity:.3f}", "cosine of sentence vectors, in successes")
+    table.add_row("time", f"{seconds:.1f} s", "")
+    return table
+
+
+MEANING = {
+    "succeeded": "the victim gives another label, asked twice", "failed": "the search found nothing",
+    "skipped": "wrong before the attack", "out-of-queries": "the budget ended first",
+    "out-of-time": "the time limit came first", "unconfirmed": "the victim did not repeat its answer",
+    "victim-error": "no usable answer; see reason in the records",
+}
+
+
+def share(part: int, whole: int) -> str:
+    return f"{part / whole:.1%} ({part:,}/{whole:,})" if whole else "-"
+
+
+def show_results(console: Console, results: Sequence["AttackResult"], labels: Sequence[str], *, shown: int) -> None:
+    """The first few texts that were changed, successes first."""
+    brackets = console.color_system is None or console.no_color
+    changed = [one for one in results if one.adversarial is not None]
+    for result in sorted(changed, key=lambda one: one.outcome != "succeeded")[:shown]:
+        console.print(attacked_text(result, labels, brackets=brackets), soft_wrap=False)

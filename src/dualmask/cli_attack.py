@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`dualmask attack`: a victim and labelled texts in, changed texts, counts and records out."""
+
+import shlex
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from dualmask.errors import OptionError
+from dualmask.text.columns import FIND, Columns
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What was asked for on the command line."""
+
+    victim: str
+    data: str
+    attack: str
+    preset: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    samples: int | None = None
+    seed: int = 0
+    labels: tuple[str, ...] = ()
+    measure: str | None = "minilm"
+    columns: Columns = FIND
+    out: Path | None = None
+    show: int = 5
+    resume: bool = False
+    overwrite: bool = False
+    progress: bool = True
+
+
+def run(request: Request) -> None:
+    from dualmask.attack_display import show_results, tally_table
+    from dualmask.attacks import build_attack
+    from dualmask.attacks.results import AttackResult, tally
+    from dualmask.attacks.running import attack
+    from dualmask.display import own_command
+    from dualmask.text.examples import load_examples
+
+    check(request)
+    build_attack(request.attack, preset=request.preset, options=request.options)  # mistakes before models are loaded
+    victim, labels = find_victim(request)
+    examples = load_examples(request.data, labels=labels, columns=request.columns, part="test")
+    began, console = time.perf_counter(), Console()
+    total = min(request.samples or len(examples), len(examples))
+    fooled = held = 0
+    with progress_bar(request.progress) as bar:
+        task = bar.add_task(request.attack, total=total, counts="")
+
+        def watch(result: AttackResult) -> None:
+            nonlocal fooled, held
+            fooled += result.outcome == "succeeded"
+            held += result.outcome not in ("succeeded", "skipped")
+            bar.update(task, advance=1, counts=f"{fooled} fooled, {held} held")
+
+        results = attack(
+            victim, examples, request.attack, preset=request.preset, options=request.options, samples=request.samples,
+            seed=request.seed, labels=labels, measure=request.measure, out=request.out, resume=request.resume,
+            overwrite=request.overwrite, watch=watch)
+    show_results(console, results, labels, shown=request.show)
+    console.print(tally_table(tally(results), time.perf_counter() - began))
+    if request.out:
+        console.print(Text(f"records: {request.out}"), soft_wrap=True)
+    else:
+        command = shlex.join([own_command(), "attack", request.victim, request.data, "--attack", request.attack])
+        console.print(Text(f"to keep one record for each text: {command} --out attack.jsonl", "dim"), soft_wrap=True)
+
+
+def check(request: Request) -> None:
+    if request.resume and request.out is None:
+        raise OptionError("--resume goes on with a file of records; name it with --out.")
+    if request.victim.startswith(("http://", "https://")) and len(request.labels) < 2:
+        raise OptionError("a server does not tell its labels: name them in their order, e.g. --labels bad,good.")
+
+
+def find_victim(request: Request) -> tuple[object, tuple[str, ...]]:
+    """A server, or a saved classifier with its own labels."""
+    if request.victim.startswith(("http://", "https://")):
+        return request.victim, request.labels
+    from dualmask.classifier import DefendedClassifier
+
+    classifier = DefendedClassifier.load(request.victim)
+    if request.labels and request.labels != classifier.labels:
+        raise OptionError(f"--labels {','.join(request.labels)} was given, but the model has its own: "
+                          f"{','.join(classifier.labels)}. Leave the option out.")
+    return classifier, classifier.labels
+
+
+def progress_bar(wanted: bool) -> Progress:
+    return Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[counts]}"),
+                    TimeRemainingColumn(), console=Console(stderr=True), disable=not wanted, transient=True)
