@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dualmask.models.sentences import SentenceEncoder
     from dualmask.text.synonyms import Synonyms
     from dualmask.text.tagging import Tagger
+    from dualmask.text.wordnet import WordNet
 
 Family = Literal["characters", "words", "gradients"]
 
@@ -67,6 +68,7 @@ class Tools:
 
     synonyms: "Synonyms | None" = None
     tagger: "Tagger | None" = None
+    wordnet: "WordNet | None" = None
     language_model: "MaskedLanguageModel | None" = None
     sentences: "SentenceEncoder | None" = None
 

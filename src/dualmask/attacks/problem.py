@@ -135,9 +135,15 @@ class Problem:
 
     def ranked(self, answers: Sequence[Answer]) -> list[Answer]:
         """Highest score first; equal ones stay in their order, which is the alphabet's."""
-        return [answers[place] for place in self.order([answer.score for answer in answers])]
+        return [answers[place] for place in self._falling([answer.score for answer in answers])]
 
     def order(self, scores: Sequence[float]) -> list[int]:
+        """Places by falling score. Where every digit counts, ties fall as numpy's sort lets them, as in TextAttack."""
+        if self.terms.tolerance == 0:
+            return [int(place) for place in (-np.asarray(scores, dtype=float)).argsort()]
+        return self._falling(scores)
+
+    def _falling(self, scores: Sequence[float]) -> list[int]:
         """Places by falling score; scores within the tolerance of their neighbour count as equal."""
         order = sorted(range(len(scores)), key=lambda place: -scores[place])
         if self.terms.tolerance == 0:

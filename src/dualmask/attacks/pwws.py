@@ -59,7 +59,8 @@ class PWWS(Attack):
             return [Neighbours(self.synonyms(options.synonyms), most=options.neighbours)]
         from dualmask.text.wordnet import load_wordnet
 
-        return [WordNetSynonyms(load_wordnet(), tagger=self.tagger(options.tagger) if options.same_part else None)]
+        tagger = self.tagger(options.tagger) if options.same_part else None
+        return [WordNetSynonyms(self.tools.wordnet or load_wordnet(), tagger=tagger)]
 
     def search(self, problem: Problem) -> Steps[Answer]:
         return greedy(problem, self.moves, partial(by_saliency, drop=self.options.gain == "drop"))

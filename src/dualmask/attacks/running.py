@@ -44,6 +44,7 @@ class Assault:
     ) -> None:
         self.victim: Victim = as_victim(victim, labels=labels)
         self.attack, self.seed = attack, seed
+        self.logs: dict[int, list[str]] | None = None  # a dictionary given here gets every text asked about, in order
         # One after the other with one pair of random streams, every digit counting: TextAttack's way
         self.shared = Streams(seed) if sequential else None
         attack.sequential = sequential
@@ -69,6 +70,8 @@ class Assault:
         work = []
         for number, example in examples:
             problem = self.problem(example)
+            if self.logs is not None:
+                problem.log = self.logs.setdefault(number, [])
             numbers[id(problem)] = number
             work.append(problem)
         for ending in self.engine.run((problem, self._begin(problem)) for problem in work):
