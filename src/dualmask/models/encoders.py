@@ -15,6 +15,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from dualmask.errors import EncoderError, OptionError
+from dualmask.models.first_token import first_token_only, shorten
 from dualmask.seeds import seed_layers
 from dualmask.text.encoding import Batch, MaskPosition
 
@@ -120,6 +121,7 @@ def prepare(model: "PreTrainedModel") -> None:
         table.__class__ = ZeroablePositions
     if family == "mpnet" and table is not None:
         cast(Any, model.base_model).encoder.__class__ = _mask_blind_mpnet()
+    shorten(model)
 
 
 def position_table(model: "PreTrainedModel") -> nn.Embedding | None:
@@ -166,7 +168,8 @@ def logits(model: "PreTrainedModel", batch: Batch, *, embeddings: Tensor | None 
     if embeddings is not None:
         arguments["inputs_embeds"] = embeddings
         del arguments["input_ids"]
-    return cast(Tensor, model(**arguments).logits)
+    with first_token_only(not model.training):
+        return cast(Tensor, model(**arguments).logits)
 
 
 def model_inputs(model: "PreTrainedModel", batch: Batch) -> dict[str, Tensor]:
