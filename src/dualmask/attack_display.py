@@ -55,7 +55,8 @@ def attacked_text(result: "AttackResult", labels: Sequence[str], *, brackets: bo
     if result.similarity is not None:
         facts += f", similarity {result.similarity:.2f}"
     head = Text.assemble((f"#{result.index} {result.outcome}", "bold"),
-                         f"  {named[0]}{sure[0]} \u2192 {named[1]} ({named[0]}{sure[1]})".translate(SHOWN), f"  {facts}")
+                         f"  {named[0]}{sure[0]} \u2192 {named[1]} ({named[0]}{sure[1]})".translate(SHOWN),
+                         f"  {facts}")
     before, after = difference(one_string(result.text), one_string(result.adversarial or result.text),
                                brackets=brackets)
     return Group(head, Text.assemble("  before  ", before), Text.assemble("  after   ", after), Text())

@@ -132,7 +132,8 @@ class ResultFile:
         found, self.done = read_results(self.path)
         differing = [name for name in {**found, **self.header} if found.get(name) != self.header.get(name)]
         if found and differing:
-            changes = "; ".join(f"{name}: {found.get(name)!r} there, {self.header.get(name)!r} now" for name in differing)
+            changes = "; ".join(f"{name}: {found.get(name)!r} there, {self.header.get(name)!r} now"
+                                for name in differing)
             raise OptionError(f"{self.path} comes from a run with other settings ({changes}); give the same ones, or "
                               "write another file.")
 

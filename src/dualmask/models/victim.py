@@ -90,7 +90,7 @@ class HttpVictim:
 
     def __init__(self, url: str, labels: Sequence[str] = (), *, retries: int = 4, timeout: float = 30.0) -> None:
         if retries < 0 or timeout <= 0:
-            raise OptionError(f"retries={retries}, timeout={timeout}; expected no fewer than 0 and more than 0 seconds.")
+            raise OptionError(f"retries={retries}, timeout={timeout}; expected 0 or more tries and more than 0 seconds.")
         self.url, self.labels, self.retries, self.timeout = url, tuple(labels), retries, timeout
 
     def probabilities(self, texts: Sequence[Text]) -> ArrayLike:
@@ -122,8 +122,8 @@ class HttpVictim:
                 reason = "an answer that is not JSON"
             except OSError as error:
                 reason = str(getattr(error, "reason", error) or type(error).__name__)
-        raise VictimError(f"{self.url} gave {reason} after {self.retries + 1} tries at most; expected a list with a row "
-                          "of probabilities, or of labels and scores, for each text.")
+        raise VictimError(f"{self.url} gave {reason} after {self.retries + 1} tries at most; expected a list with a "
+                          "row of probabilities, or of labels and scores, for each text.")
 
 
 def by_label(answer: object, labels: Sequence[str]) -> list[list[float]]:
@@ -145,8 +145,8 @@ def as_victim(source: object, *, labels: Sequence[str] = ()) -> Victim:
     if isinstance(source, str) and source.startswith(("http://", "https://")):
         return HttpVictim(source, labels)
     if isinstance(source, str | Path):
-        raise OptionError(f"'{source}' is no victim; give a classifier (DefendedClassifier.load), a pipeline, a function "
-                          "from texts to probabilities, or an address that begins with http.")
+        raise OptionError(f"'{source}' is no victim; give a classifier (DefendedClassifier.load), a pipeline, a "
+                          "function from texts to probabilities, or an address that begins with http.")
     if hasattr(source, "probabilities") and hasattr(source, "labels"):
         return cast(Victim, source)
     if isinstance(source, Classifier):

@@ -202,7 +202,8 @@ def batch_of_ids(tokenizer: "PreTrainedTokenizerBase", features: Sequence[Mappin
     return Batch(
         input_ids=ids, attention_mask=attended, token_type_ids=padded.get("token_type_ids", torch.zeros_like(ids)),
         positions=torch.arange(ids.shape[1]).expand_as(ids), words=torch.full_like(ids, -1),
-        body=attended.bool() & ~torch.isin(ids, torch.tensor(sorted(special_ids(tokenizer)))), masks=torch.zeros_like(ids, dtype=torch.bool))
+        body=attended.bool() & ~torch.isin(ids, torch.tensor(sorted(special_ids(tokenizer)))),
+        masks=torch.zeros_like(ids, dtype=torch.bool))
 
 
 def check_texts(texts: Sequence[Text]) -> None:
