@@ -95,4 +95,5 @@ def find_victim(request: Request) -> tuple[object, tuple[str, ...]]:
 
 def progress_bar(wanted: bool) -> Progress:
     return Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-                    TextColumn("{task.fields[counts]}"), TimeRemainingColumn(), console=Console(stderr=True), disable=not wanted, transient=True)
+                    TextColumn("{task.fields[counts]}"), TimeRemainingColumn(),
+                    console=Console(stderr=True), disable=not wanted, transient=True)

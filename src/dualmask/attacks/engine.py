@@ -73,31 +73,23 @@ class Station:
         self.run += len(batch)
         try:
             return list(self.oracle.answers(batch))
-        except MemoryError:
-            smaller = self._halved(batch)
         except Exception as error:
-            if out_of_memory(error):
-                smaller = self._halved(batch)
-            elif not self.tolerant:
+            full = out_of_memory(error)
+            if not (full or self.tolerant) or (len(batch) == 1 and not self.tolerant):
                 raise
-            elif len(batch) == 1:
-                return [Failure(f"{type(error).__name__}: {error}" if not isinstance(error, VictimError) else
-                                str(error))]
-            else:
-                smaller = len(batch) // 2
-        return self._answered(batch[:smaller]) + self._answered(batch[smaller:])
-
-    def _halved(self, batch: list[Hashable]) -> int:
-        """Half a batch; also later batches are smaller, since the next one would not fit either."""
-        if len(batch) == 1:
-            raise MemoryError("one text alone does not fit into memory; take a smaller model or shorter texts.")
-        self.rows = max(1, min(self.rows, len(batch) // 2))
-        self.cells = max(1, self.cells // 2)
-        return len(batch) // 2
+            if len(batch) == 1:
+                name = "" if isinstance(error, VictimError) else f"{type(error).__name__}: "
+                return [Failure(f"{name}{error}")]
+        half = len(batch) // 2
+        if full:  # later batches would not fit either
+            self.rows, self.cells = max(1, min(self.rows, half)), max(1, self.cells // 2)
+        return self._answered(batch[:half]) + self._answered(batch[half:])
 
 
 def out_of_memory(error: Exception) -> bool:
-    return type(error).__name__ == "OutOfMemoryError" or "not enough memory" in str(error)
+    """Whether a smaller batch may do; PyTorch says so in several ways, one for each device."""
+    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or any(
+        words in str(error) for words in ("not enough memory", "can't allocate memory"))
 
 
 class Ending(NamedTuple):

@@ -3,7 +3,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -19,6 +19,9 @@ from dualmask.models.victim import ClassifierVictim, Victim
 from dualmask.text.encoding import characters
 from dualmask.text.examples import Text
 from dualmask.text.words import Words
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding
 
 Item = tuple[Text, int]  # a text and the label whose loss is to rise
 Vectors = NDArray[np.float32]
@@ -77,7 +80,8 @@ class GradientOracle:
             kinds = encoding.sequence_ids(row)
             tokens = [place for place, kind in enumerate(kinds) if kind is not None]
             shift = 0 if isinstance(text, str) else len(text[0]) + 1
-            spans = [(*encoding["offset_mapping"][row][token],) for token in tokens]
+            offsets = cast("list[Encoding]", encoding.encodings)[row].offsets
+            spans = [offsets[token] for token in tokens]
             moved = [shift * (kinds[token] or 0) for token in tokens]
             found.append(Gradient(
                 [start + by for (start, _), by in zip(spans, moved, strict=True)],

@@ -27,8 +27,8 @@ def by_deletion(problem: Problem, moves: Moves, *, new_label: bool = False) -> S
     places = moves.places(problem.original)
     rows = yield from problem.probe([problem.original.deleted(place) for place in places])
     scores = [problem.score(row) for row in rows]
-    if new_label:
-        first = (yield from problem.probe([problem.original]))[0]
+    first = problem.known(problem.original)
+    if new_label and first is not None:
         for rank, row in enumerate(rows):
             if (top := row.index(max(row))) != problem.label:
                 scores[rank] += row[top] - first[top]

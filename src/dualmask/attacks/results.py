@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from dualmask.errors import DataError, OptionError
+from dualmask.text.encoding import SURROGATES
 from dualmask.text.examples import Text
 
 Outcome = Literal[
@@ -42,7 +43,7 @@ class AttackResult:
     reason: str = ""
 
     def as_json(self) -> str:
-        return json.dumps(asdict(self), ensure_ascii=False)
+        return as_line(asdict(self))
 
     @classmethod
     def from_json(cls, record: Mapping[str, object]) -> "AttackResult":
@@ -94,18 +95,26 @@ def mean(values: list[float] | list[int]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
+def as_line(record: Mapping[str, object]) -> str:
+    """Readable JSON; where a text holds what UTF-8 can't write, in escapes."""
+    line = json.dumps(record, ensure_ascii=False)
+    return json.dumps(record) if SURROGATES.search(line) else line
+
+
 def read_results(path: Path) -> tuple[dict[str, object], list[AttackResult]]:
     """The header and the results of a file; a last line that was cut off by a crash is left out."""
     header: dict[str, object] = {}
     results: list[AttackResult] = []
-    with path.open(encoding="utf-8", newline="\n") as lines:
+    with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
-            if not line.endswith("\n"):
+            if not line.endswith(b"\n"):
                 break
             try:
                 record = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise DataError(f"{path}, line {number}: not JSON ({error.msg}). Restore the file, or write a new one "
+                if not isinstance(record, dict):
+                    raise ValueError("no JSON object")
+            except ValueError as error:
+                raise DataError(f"{path}, line {number}: not a record ({error}). Restore the file, or write a new one "
                                 "(--overwrite).") from None
             if number == 1:
                 header = record
@@ -138,7 +147,7 @@ class ResultFile:
                               "write another file.")
 
     def _write(self, results: Sequence[AttackResult]) -> None:
-        lines = [json.dumps(self.header, ensure_ascii=False), *(one.as_json() for one in results)]
+        lines = [as_line(self.header), *(one.as_json() for one in results)]
         part = self.path.with_name(self.path.name + ".part")
         part.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
         part.replace(self.path)

@@ -32,7 +32,7 @@ def shorten(model: "PreTrainedModel") -> None:
     """Let the last layer skip work, in place; weights, keys and answers stay the same."""
     if model.config.model_type in FAMILIES and not getattr(model.config, "is_decoder", False):
         last = cast(Any, model.base_model).encoder.layer[-1]
-        last.__class__ = _short_layer(type(last))
+        last.__class__ = _short_layer(cast(type[nn.Module], type(last)))
 
 
 @lru_cache(maxsize=16)
@@ -46,8 +46,8 @@ def _short_layer(kind: type[nn.Module]) -> type[nn.Module]:
         shortened = True
 
         def forward(self, hidden_states: Tensor, attention_mask: Tensor | None = None, *rest: Any, **more: Any) -> Any:
-            masked = attention_mask is not None
-            if not getattr(wanted, "alone", False) or self.training or (masked and attention_mask.dim() != 4):
+            other_mask = attention_mask is not None and attention_mask.dim() != 4
+            if not getattr(wanted, "alone", False) or self.training or other_mask:
                 return super().forward(hidden_states, attention_mask, *rest, **more)
             attention = self.attention.self
             first = hidden_states[:, :1]  # (rows, 1, size)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 
 from dualmask.errors import DataError, DualmaskError, OptionError
@@ -90,7 +91,7 @@ class HttpVictim:
 
     def __init__(self, url: str, labels: Sequence[str] = (), *, retries: int = 4, timeout: float = 30.0) -> None:
         if retries < 0 or timeout <= 0:
-            raise OptionError(f"retries={retries}, timeout={timeout}; expected 0 or more tries and more than 0 seconds.")
+            raise OptionError(f"retries={retries}, timeout={timeout}; expected 0 or more, and more than 0 seconds.")
         self.url, self.labels, self.retries, self.timeout = url, tuple(labels), retries, timeout
 
     def probabilities(self, texts: Sequence[Text]) -> ArrayLike:
@@ -164,6 +165,8 @@ def as_victim(source: object, *, labels: Sequence[str] = ()) -> Victim:
 def checked(answer: ArrayLike, texts: int) -> Rows:
     """The victim's answer as numbers, or VictimError saying what is wrong with it."""
     try:
+        if isinstance(answer, torch.Tensor):  # of any kind and anywhere, also in the middle of training
+            answer = answer.detach().double().cpu().numpy()
         rows: Rows = np.asarray(answer, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise VictimError(f"the victim's answer is no table of numbers: {error}") from None
@@ -178,7 +181,9 @@ def checked(answer: ArrayLike, texts: int) -> Rows:
 
 def check_classes(victim: Victim, examples: Sequence[tuple[Text, int]]) -> None:
     """Labels beyond the victim's classes would make every text look misclassified."""
-    highest = max((label for _, label in examples), default=0)
+    lowest, highest = (choose((label for _, label in examples), default=0) for choose in (min, max))
+    if lowest < 0:
+        raise DataError(f"the data have a label {lowest}; expected classes numbered from 0.")
     if victim.labels and highest >= len(victim.labels):
         raise DataError(f"the data have a label {highest}, but the victim knows {len(victim.labels)} classes: "
                         f"{', '.join(victim.labels)}.")
