@@ -92,26 +92,30 @@ def stand_in_encoder(attack: "Attack") -> None:
 
 def _replace_modules(sources: Sources) -> None:
     swaps = "textattack.transformations.word_swaps.word_swap_"
-    importlib.import_module(swaps + "homoglyph_swap").open = lambda *_, **__: io.StringIO()
-    wordnet = importlib.import_module(swaps + "wordnet")
-    wordnet.wordnet = importlib.import_module("nltk.corpus").wordnet
-    if sources.wordnet is not None:
-        wordnet.wordnet = _wordnet_reader(sources.wordnet)
     tagger = StandInTagger()
-    importlib.import_module("textattack.constraints.grammaticality.part_of_speech").nltk = SimpleNamespace(
-        pos_tag=lambda words, **_: list(zip(words, tagger(words), strict=True)))
+    real = vars(importlib.import_module("nltk.corpus"))["wordnet"]
+    _set(swaps + "homoglyph_swap", open=lambda *_, **__: io.StringIO())
+    _set(swaps + "wordnet", wordnet=real if sources.wordnet is None else _wordnet_reader(sources.wordnet))
+    _set("textattack.constraints.grammaticality.part_of_speech", nltk=SimpleNamespace(
+        pos_tag=lambda words, **_: list(zip(words, tagger(words), strict=True))))
     if sources.tokenizer is not None:
-        _replace_masked_lm(importlib.import_module(swaps + "masked_lm"), sources.tokenizer)
+        _replace_masked_lm(swaps + "masked_lm", sources.tokenizer)
 
 
-def _replace_masked_lm(module: object, folder: Path) -> None:
+def _set(module: str, **names: object) -> None:
+    """What a module shall find under its global names."""
+    vars(importlib.import_module(module)).update(names)
+
+
+def _replace_masked_lm(module: str, folder: Path) -> None:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = StandInMaskedLM(tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))).as_module()
-    vars(module)["itertools"] = SimpleNamespace(product=_first_combinations)
-    vars(module)["AutoTokenizer"] = SimpleNamespace(from_pretrained=lambda *_, **__: tokenizer)
-    vars(module)["AutoModelForMaskedLM"] = SimpleNamespace(from_pretrained=lambda *_, **__: model)
+    _set(
+        module, itertools=SimpleNamespace(product=_first_combinations),
+        AutoTokenizer=SimpleNamespace(from_pretrained=lambda *_, **__: tokenizer),
+        AutoModelForMaskedLM=SimpleNamespace(from_pretrained=lambda *_, **__: model))
 
 
 def _check_combinations(attack: "Attack") -> None:
@@ -154,7 +158,7 @@ class _EncoderModel:
 def _embedding(synonyms: StandInSynonyms) -> object:
     from textattack.shared import WordEmbedding
 
-    class Embedding(WordEmbedding):
+    class Embedding(WordEmbedding):  # type: ignore[misc]
         """Words are their own indices."""
 
         def __init__(self) -> None:
@@ -180,7 +184,7 @@ def _embedding(synonyms: StandInSynonyms) -> object:
 def _wrapper(victim: StandInVictim) -> object:
     from textattack.models.wrappers import ModelWrapper
 
-    class Wrapper(ModelWrapper):
+    class Wrapper(ModelWrapper):  # type: ignore[misc]
         model = victim
 
         def __call__(self, text_input_list: Sequence[str], **_: object) -> NDArray[np.float64]:

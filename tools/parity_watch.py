@@ -86,7 +86,7 @@ class Watch:
         saliency = torch.softmax(torch.Tensor(probes), dim=0).numpy()
         best = iter(calls)
         effect = np.array([max(next(best)) if count else 0.0 for count in self._offers])
-        return (saliency * effect)[effect > 0]  # words without candidates tie at 0 and never ask
+        return np.array((saliency * effect)[effect > 0])  # words without candidates tie at 0 and never ask
 
     def _watch_similarity(self, constraint: object) -> None:
         original: Callable[..., torch.Tensor] = constraint._score_list  # type: ignore[attr-defined]

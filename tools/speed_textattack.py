@@ -103,7 +103,9 @@ def _pad_to_longest(attack: "Attack") -> None:
     wrapper.__class__ = Dynamic
     if hasattr(swap, "_lm_tokenizer"):
         def encode(text: str) -> "BatchEncoding":
-            return swap._lm_tokenizer(text, max_length=swap.max_length, truncation=True, return_tensors="pt")
+            batch: BatchEncoding = swap._lm_tokenizer(
+                text, max_length=swap.max_length, truncation=True, return_tensors="pt")
+            return batch
 
         swap._encode_text = encode
 

@@ -121,7 +121,9 @@ class DefendedClassifier:
         encode = self.encode.prepared(texts)
         rows, tokens = LIMITS["cuda" if self.device.type == "cuda" else "cpu"]
         waiting = list(packed(encode.sizes, rows=batch_size or rows, cells=min(tokens, self._fits)))[::-1]
-        training, _ = self.network.training, self.network.eval()
+        training = self.network.training
+        if training:  # walking through all modules takes longer than a small batch
+            self.network.eval()
         try:
             while waiting:
                 batch = waiting.pop()
@@ -133,7 +135,8 @@ class DefendedClassifier:
                     self._fits = len(batch) * encode.sizes[batch[0]] // 2  # later batches would not fit either
                     waiting += [batch[len(batch) // 2:], batch[:len(batch) // 2]]
         finally:
-            self.network.train(training)
+            if training:
+                self.network.train()
 
     @torch.no_grad()
     def _forward(self, texts: Sequence[Text], encode: Encode, *, defended: bool) -> tuple[Tensor, Batch]:

@@ -73,7 +73,7 @@ class BertAttack(Attack):
     def transformations(self) -> Sequence[Transformation]:
         filtered = self.options.filtered
         return [LanguageModelWords(
-            self.language_model.tokenizer, most=self.options.candidates, pieces=self.options.pieces,
+            self.language_model.tokenizer, most=self.options.candidates, best=self.options.pieces == "best",
             refused=stop_words("nltk") if filtered else frozenset(), keep_case=filtered)]
 
     def constraints(self) -> Sequence[Constraint]:

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from dualmask.attacks.moves import Proposals
+from dualmask.attacks.pieces import PIECE_MARKS, piece_marks, tokens_of
 from dualmask.attacks.problem import Problem, Question, Steps
 from dualmask.classifier import DefendedClassifier
 from dualmask.errors import OptionError
@@ -53,7 +54,7 @@ class Gradient(NamedTuple):
         zero = np.zeros(self.vectors.shape[1], dtype=np.float32)
         found = []
         for start, end in words.spans:
-            rows = [row for row, begin in enumerate(self.starts) if start <= begin < end]
+            rows = tokens_of(self.starts, self.ends, start, end)
             found.append(self.vectors[rows].mean(axis=0) if rows else zero)
         return found
 
@@ -158,9 +159,9 @@ class FlipOracle(GradientOracle):
         """Tokens that are words by themselves."""
         tokenizer = self.classifier.encode.tokenizer
         tokens = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
-        begins = any(token.startswith("\u0120") for token in tokens)
-        return [token for token, text in enumerate(tokens)
-                if (text[1:] if begins and text.startswith("\u0120") else "" if begins else text).isalpha()]
+        begins, _ = piece_marks([str(token) for token in tokens])
+        return [token for token, text in enumerate(map(str, tokens))
+                if text.startswith(begins) and text[len(begins):].isalpha()]
 
     def answers(self, items: Sequence[Item]) -> list[Flips]:  # type: ignore[override]
         table = word_table(self.classifier)
@@ -171,7 +172,7 @@ class FlipOracle(GradientOracle):
             slopes = torch.from_numpy(gradient.vectors).to(table.device)
             here = (slopes * table[gradient.ids]).sum(dim=1, keepdim=True)
             top = (slopes @ chosen.T - here).topk(min(self.most, len(chosen)), dim=1)
-            words = [[str(tokenizer.convert_ids_to_tokens(self.choices[place])).lstrip("\u0120") for place in row]
+            words = [[str(tokenizer.convert_ids_to_tokens(self.choices[place])).lstrip(PIECE_MARKS) for place in row]
                      for row in top.indices.tolist()]
             found.append(Flips(gradient, words, top.values.cpu().numpy()))
         return found

@@ -37,12 +37,15 @@ class Moves:
 
     def places(self, current: Words, among: Iterable[int] | None = None) -> list[int]:
         """The words that may be edited, in the order of the text unless arranged otherwise."""
-        places = set(range(len(current)))
-        if among is not None:
-            places = places & set(among)
-        for allowed in self.editable:
-            places = places & set(allowed(current))
-        return self.arrange(places)
+        if current.editable is None:
+            places = set(range(len(current)))
+            for allowed in self.editable:
+                places = places & set(allowed(current))
+            current.editable = tuple(self.arrange(places))
+        if among is None:
+            return list(current.editable)
+        wanted = set(among)
+        return [place for place in current.editable if place in wanted]
 
     def candidates(
         self, problem: Problem, current: Words, among: Iterable[int] | None = None,
@@ -52,8 +55,7 @@ class Moves:
         found: list[Words] = []
         for transformation in self.transformations if places else ():
             proposals = yield from settled(transformation(problem, current, places))
-            words = current.words
-            found += [current.replaced(place, new) for place, new in proposals if new != words[place]]
+            found += [current.replaced(place, new) for place, new in proposals if new != current[place]]
         if len(self.transformations) > 1:  # one transformation's own repetitions are kept, and counted as queries
             found = list({words.text: words for words in reversed(found)}.values())[::-1]
         found = yield from self.allowed(problem, found, current)

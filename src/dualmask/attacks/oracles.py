@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from dualmask.attacks.problem import Row
-from dualmask.models.victim import ClassifierVictim, Victim, VictimError, checked
+from dualmask.models.victim import ClassifierVictim, Victim, checked
 from dualmask.text.encoding import characters
 from dualmask.text.examples import Text
 
@@ -29,16 +29,12 @@ class VictimOracle:
         own = isinstance(victim, ClassifierVictim)
         self.victim = victim
         self.rows, self.cells = (4096, WHOLE) if own else (rows, 1 << 17)
-        self.classes = len(victim.labels)
 
     def lengths(self, items: Sequence[Text]) -> list[int]:
         return [characters(text) for text in items]
 
     def answers(self, items: Sequence[Text]) -> list[Row]:
         rows = checked(self.victim.probabilities(items), len(items))
-        self.classes = self.classes or rows.shape[1]
-        if rows.shape[1] != self.classes:
-            raise VictimError(f"the victim gave {rows.shape[1]} classes where {self.classes} were expected.")
         return [tuple(row) for row in rows.tolist()]
 
 
@@ -61,7 +57,7 @@ class SentenceOracle:
 class Filled(NamedTuple):
     """A masked language model's view of a text: for each token the likeliest ids and how unlikely each is."""
 
-    starts: list[int]  # where each token's characters begin, -1 for special tokens
+    starts: list[int]  # where each token's characters begin; special tokens have none, their ends are 0
     ends: list[int]
     ids: NDArray[np.int32]  # (tokens, most)
     losses: NDArray[np.float32]  # (tokens, most): -log probability
@@ -94,6 +90,6 @@ class LanguageModelOracle:
             losses = (logits.logsumexp(dim=-1, keepdim=True) - top.values).cpu().numpy()
             ids = top.indices.to(torch.int32).cpu().numpy()
         lengths = encoding["attention_mask"].sum(dim=1).tolist()
-        return [Filled([start if end > start else -1 for start, end in offsets[row][:length]],
+        return [Filled([start for start, _ in offsets[row][:length]],
                        [end for _, end in offsets[row][:length]], ids[row, :length], losses[row, :length])
                 for row, length in enumerate(lengths)]

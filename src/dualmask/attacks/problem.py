@@ -67,7 +67,8 @@ class Terms:
 class Problem:
     """An example, its random streams, and everything asked so far."""
 
-    def __init__(self, words: Words, label: int, *, streams: Streams, terms: Terms) -> None:
+    def __init__(self, words: Words, label: int, *, streams: Streams, terms: Terms, number: int = 0) -> None:
+        self.number = number  # of the example in the data
         self.original, self.label, self.streams, self.terms = words, label, streams, terms
         self.queries = 0  # every text asked about, counted each time: what papers report
         self.rows = 0  # texts that the victim really had to read for this example
@@ -121,6 +122,8 @@ class Problem:
             self.rows += len(new)
             answers: list[Row] = yield Question("victim", list(new.values()))
             self._known.update(zip(new, answers, strict=True))
+            if len(self._known) > 1 and len({len(row) for row in (*answers, self._known[self.original.text])}) > 1:
+                raise VictimError("the victim gave rows of different lengths; expected one number for each class.")
         return [self._known[words.text] for words in texts]
 
     def known(self, words: Words) -> Row | None:

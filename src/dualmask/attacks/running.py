@@ -66,25 +66,20 @@ class Assault:
     def run(self, examples: Sequence[tuple[int, Example]]) -> Iterator[AttackResult]:
         """A result for each numbered example, in the order in which they end."""
         check_classes(self.victim, [example for _, example in examples])
-        numbers: dict[int, int] = {}
-        work = []
-        for number, example in examples:
-            problem = self.problem(example)
-            if self.logs is not None:
-                problem.log = self.logs.setdefault(number, [])
-            numbers[id(problem)] = number
-            work.append(problem)
-        for ending in self.engine.run((problem, self._begin(problem)) for problem in work):
-            yield self._result(numbers[id(ending.problem)], ending)
+        for ending in self.engine.run(map(self._work, examples)):  # one by one, so that what is done is forgotten
+            yield self._result(ending)
 
-    def problem(self, example: Example) -> Problem:
+    def _work(self, numbered: tuple[int, Example]) -> tuple[Problem, Callable[[], Steps[object]]]:
+        problem = self.problem(*numbered)
+        if self.logs is not None:
+            problem.log = self.logs.setdefault(problem.number, [])
+        return problem, lambda: self._pursue(problem)
+
+    def problem(self, number: int, example: Example) -> Problem:
         words = Words(example.text, rule=self.attack.options.split)
         terms = self.attack.terms(words, tolerance=0.0 if self.shared else 1e-5)
         streams = self.shared or Streams(derived_seed(self.seed, "attack", words.text, example.label))
-        return Problem(words, example.label, streams=streams, terms=terms)
-
-    def _begin(self, problem: Problem) -> Callable[[], Steps[object]]:
-        return lambda: self._pursue(problem)
+        return Problem(words, example.label, streams=streams, terms=terms, number=number)
 
     def _pursue(self, problem: Problem) -> Steps[Found]:
         """The attack as a whole. It can't report its own success: the victim is asked once more."""
@@ -106,26 +101,25 @@ class Assault:
         vectors: list[np.ndarray] = yield Question(MEASURE, [problem.original.text, words.text])
         return round(similarity(vectors[0], vectors[1], "cosine"), 4)
 
-    def _result(self, number: int, ending: Ending) -> AttackResult:
+    def _result(self, ending: Ending) -> AttackResult:
         problem = ending.problem
         found = ending.result if isinstance(ending.result, Found) else None
         answer = found.answer if found else problem.best
         first, last = problem.known(problem.original), found.row if found else problem.known(answer.words)
         return AttackResult(
-            index=number, text=problem.original.value, label=problem.label,
+            index=problem.number, text=problem.original.value, label=problem.label,
             outcome=found.outcome if found else ending.stopped,  # type: ignore[arg-type]
             adversarial=answer.words.value if answer.words is not problem.original else None,
             predicted=None if last is None else last.index(max(last)),
-            probability=None if first is None else rounded(first[problem.label]),
-            probability_after=None if last is None else rounded(last[problem.label]),
+            probability=rounded(first, problem.label), probability_after=rounded(last, problem.label),
             queries=problem.queries, rows=problem.rows, words=len(problem.original),
             changed=len(answer.words.changed), similarity=found.similarity if found else None,
             seconds=round(problem.seconds, 4), reason=ending.reason)
 
 
-def rounded(probability: float) -> float:
-    """Without the last digits, which depend on the batch."""
-    return round(probability, 4)
+def rounded(row: Row | None, label: int) -> float | None:
+    """A label's probability without the last digits, which depend on the batch."""
+    return round(row[label], 4) if row is not None and label < len(row) else None
 
 
 def device_of(victim: Victim) -> str:

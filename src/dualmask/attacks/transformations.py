@@ -3,11 +3,11 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from dualmask.attacks.moves import Proposals
 from dualmask.attacks.oracles import Filled
+from dualmask.attacks.pieces import Pieces, tokens_of
 from dualmask.attacks.problem import Problem, Question, Steps, Streams
 from dualmask.text.letters import HOMOGLYPHS, LETTERS, keyboard_neighbours
 from dualmask.text.words import Words, in_case_of, word_count
@@ -116,23 +116,20 @@ class WordNetSynonyms(WordByWord):
         return [name for name in names if name != word and "_" not in name and word_count(name) == 1]
 
 
-Pieces = Literal["first", "best"]
-
-
 class LanguageModelWords:
     """What a masked language model, reading the unmasked text, would write instead.
 
-    For a word of several pieces `most` combinations: with "first" those met first when the last piece varies fastest,
-    with "best" those that the model finds likeliest.
+    For a word of several pieces `most` combinations: those that come first when the last piece varies fastest or, with
+    `best`, those that the model finds likeliest.
     """
 
     def __init__(
-        self, tokenizer: "PreTrainedTokenizerBase", *, most: int, pieces: Pieces = "first",
+        self, tokenizer: "PreTrainedTokenizerBase", *, most: int, best: bool = False,
         refused: frozenset[str] = frozenset(), keep_case: bool = False,
     ) -> None:
-        self.tokens = [str(token) for token in tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))]
-        self.begins, self.continues = piece_marks(self.tokens)
-        self.most, self.pieces, self.refused, self.keep_case = most, pieces, refused, keep_case
+        tokens = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+        self.pieces = Pieces([str(token) for token in tokens])
+        self.most, self.best, self.refused, self.keep_case = most, best, refused, keep_case
 
     def __call__(self, problem: Problem, current: Words, places: Sequence[int]) -> Steps[Proposals]:
         filled: Filled = (yield Question("language model", [current.text]))[0]
@@ -144,65 +141,13 @@ class LanguageModelWords:
         return found
 
     def replacements(self, filled: Filled, start: int, end: int, *, first: bool) -> list[str]:
-        rows = [row for row, begin in enumerate(filled.starts) if start <= begin < end]
+        rows = tokens_of(filled.starts, filled.ends, start, end)
         if not rows:  # cut off
             return []
-        if len(rows) == 1:
-            tokens = [self.tokens[token] for token in filled.ids[rows[0], :self.most].tolist()]
-            return [self.plain(token) for token in tokens if self.whole(token, first) and word_count(token) == 1]
         ids = [filled.ids[row, :self.most].tolist() for row in rows]
-        if self.pieces == "first":
-            return list(islice(self._in_order(ids, ""), self.most))
-        losses = [filled.losses[row, :self.most].tolist() for row in rows]
-        words = (self._joined(ids, ranks) for ranks in likeliest(losses))
-        return list(islice((word for word in words if word_count(word) == 1), self.most))
-
-    def whole(self, token: str, first: bool) -> bool:
-        """Whether a token stands for itself and does not continue a word."""
-        if self.continues:
-            return not token.startswith(self.continues)
-        return first or not self.begins or token.startswith(self.begins)
-
-    def plain(self, token: str) -> str:
-        return token.replace(self.continues, "") if self.continues else token.strip(self.begins or None)
-
-    def _joined(self, ids: Sequence[Sequence[int]], ranks: Sequence[int]) -> str:
-        return self.plain("".join(self.tokens[row[rank]] for row, rank in zip(ids, ranks, strict=True)))
-
-    def _in_order(self, ids: Sequence[Sequence[int]], before: str) -> Iterator[str]:
-        """One word out of each row's tokens, the last row's varying fastest; a second word ends a branch early."""
-        if not ids:
-            if word_count(before) == 1:
-                yield before
-            return
-        for token in ids[0]:
-            joined = self.plain(before + self.tokens[token])
-            if word_count(joined) <= 1:
-                yield from self._in_order(ids[1:], joined)
-
-
-def piece_marks(tokens: Sequence[str]) -> tuple[str, str]:
-    """How a vocabulary marks a word's beginning, or a word's continuation."""
-    for mark in ("\u0120", "\u2581"):
-        if any(token.startswith(mark) and len(token) > 1 for token in tokens):
-            return mark, ""
-    return "", "##"
-
-
-def likeliest(losses: Sequence[Sequence[float]]) -> Iterator[tuple[int, ...]]:
-    """Combinations of one rank from each row, smallest sum of losses first, without listing them all.
-
-    Each row rises, so the combinations after (r1, r2, ...) are found by raising one rank by one.
-    """
-    from heapq import heappop, heappush
-
-    first = (0,) * len(losses)
-    heap, seen = [(sum(row[0] for row in losses), first)], {first}
-    while heap:
-        total, ranks = heappop(heap)
-        yield ranks
-        for place, rank in enumerate(ranks):
-            after = (*ranks[:place], rank + 1, *ranks[place + 1:])
-            if rank + 1 < len(losses[place]) and after not in seen:
-                seen.add(after)
-                heappush(heap, (total - losses[place][rank] + losses[place][rank + 1], after))
+        if len(rows) == 1:
+            return self.pieces.whole_words(ids[0], first=first)
+        if self.best:
+            losses = [filled.losses[row, :self.most].tolist() for row in rows]
+            return self.pieces.likeliest(ids, losses, self.most)
+        return self.pieces.in_order(ids, self.most)

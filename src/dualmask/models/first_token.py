@@ -4,7 +4,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -32,10 +32,10 @@ def shorten(model: "PreTrainedModel") -> None:
     """Let the last layer skip work, in place; weights, keys and answers stay the same."""
     if model.config.model_type in FAMILIES and not getattr(model.config, "is_decoder", False):
         last = cast(Any, model.base_model).encoder.layer[-1]
-        last.__class__ = _short_layer(cast(type[nn.Module], type(last)))
+        last.__class__ = _short_layer(type(last))  # type: ignore[arg-type]
 
 
-@lru_cache(maxsize=16)
+@cache
 def _short_layer(kind: type[nn.Module]) -> type[nn.Module]:
     if hasattr(kind, "shortened"):
         return kind

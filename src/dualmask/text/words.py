@@ -20,7 +20,8 @@ _WORDS = {
 class Words:
     """A text, its words, and which of them were changed since the original. Immutable; edits give new objects."""
 
-    __slots__ = ("_changed", "_origin", "_places", "_spans", "boundary", "newest", "rule", "similarity", "text")
+    __slots__ = ("_changed", "_origin", "_places", "_spans", "_words", "boundary", "editable", "newest", "rule",
+                 "similarity", "text")
 
     def __init__(self, text: Text, *, rule: Rule = "both-ends") -> None:
         self.text = text if isinstance(text, str) else "\n".join(text)
@@ -29,7 +30,9 @@ class Words:
         self.newest: range = range(0)  # words that the last edit wrote
         self.similarity: float | None = None  # to the text it was compared with, where a constraint measured it
         self._origin: tuple[Words, int, int, bool] | None = None  # text before the edit, word, words written, in front
+        self.editable: tuple[int, ...] | None = None  # kept here by whoever works it out, since it is asked for often
         self._spans: list[tuple[int, int]] | None = None
+        self._words: list[str] | None = None
         self._changed: frozenset[int] | None = None
         self._places: tuple[int, ...] | None = None
 
@@ -49,15 +52,16 @@ class Words:
         return len(self.spans)
 
     def __getitem__(self, place: int) -> str:
-        start, end = self.spans[place]
-        return self.text[start:end]
+        return self.words[place]
 
     def __repr__(self) -> str:
         return f"Words({self.value!r})"
 
     @property
     def words(self) -> list[str]:
-        return [self.text[start:end] for start, end in self.spans]
+        if self._words is None:
+            self._words = [self.text[start:end] for start, end in self.spans]
+        return self._words
 
     def second_text(self) -> range:
         """The words of a pair's second text."""
@@ -84,7 +88,7 @@ class Words:
             new.boundary = self.boundary + len(new.text) - len(self.text)
         new.rule, new.newest, new.similarity = self.rule, range(place, place + count), None
         new._origin = (self, place, count, in_front)
-        new._spans = new._changed = new._places = None
+        new._spans = new._words = new._changed = new._places = new.editable = None
         return new
 
     def deleted(self, place: int) -> "Words":
