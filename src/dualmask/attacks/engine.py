@@ -5,10 +5,12 @@ This is the only place where a model runs during an attack.
 """
 
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from dualmask.attacks.problem import Problem, Question, Steps
@@ -108,39 +110,63 @@ class _Running:
     question: Question
 
 
-class Engine:
-    """Steps up to `width` attacks at once. Their results do not depend on how many or which run together."""
+Replies = list[tuple[_Running, list[object]]]
+Work = tuple[Problem, Callable[[], Steps[object]]]
 
-    def __init__(self, stations: Mapping[str, Station], *, width: int = 256) -> None:
+
+class Engine:
+    """Steps up to `width` attacks at once. Their results do not depend on how many or which run together.
+
+    With `overlap` there are two crews: while a device answers one, the other's answers are worked on.
+    """
+
+    def __init__(self, stations: Mapping[str, Station], *, width: int = 256, overlap: bool = False) -> None:
         self.stations = dict(stations)
         self.width = width
+        self.overlap = overlap
         self.rounds = 0
 
-    def run(self, work: Iterable[tuple[Problem, Callable[[], Steps[object]]]]) -> Iterator[Ending]:
+    def run(self, work: Iterable[Work]) -> Iterator[Ending]:
         """Each problem's ending as soon as it is there; new work starts when other work ends."""
-        waiting = iter(work)
-        running: list[_Running] = []
-        while True:
-            while len(running) < self.width and (next_one := next(waiting, None)) is not None:
-                problem, begin = next_one
-                one = _Running(problem, begin(), Question("", []))
-                ending = self._step(one, None)
-                if ending is None:
-                    running.append(one)
-                else:
-                    yield ending
-            if not running:
-                return
-            going = []
-            for one, reply in self._round(running):
+        if not self.overlap:
+            yield from self._run(iter(work), [[]], lambda crew: partial(self._round, crew))
+            return
+        with ThreadPoolExecutor(1) as worker:
+            yield from self._run(iter(work), [[], []], lambda crew: worker.submit(self._round, crew).result)
+
+    def _run(
+        self, waiting: Iterator[Work], crews: list[list[_Running]],
+        ask: Callable[[list[_Running]], Callable[[], Replies]],
+    ) -> Iterator[Ending]:
+        most = max(1, self.width // len(crews))
+        asked: deque[Callable[[], Replies]] = deque()
+        for crew in crews:
+            yield from self._fill(crew, waiting, most)
+            asked.append(ask(crew))
+        while asked:
+            replies, going = asked.popleft()(), []
+            for one, reply in replies:
                 ending = self._step(one, reply)
                 if ending is None:
                     going.append(one)
                 else:
                     yield ending
-            running = going
+            yield from self._fill(going, waiting, most)
+            if going:
+                asked.append(ask(going))
 
-    def _round(self, running: Sequence[_Running]) -> list[tuple[_Running, list[object]]]:
+    def _fill(self, crew: list[_Running], waiting: Iterator[Work], most: int) -> Iterator[Ending]:
+        """Start new work up to the crew's size."""
+        while len(crew) < most and (next_one := next(waiting, None)) is not None:
+            problem, begin = next_one
+            one = _Running(problem, begin(), Question("", []))
+            ending = self._step(one, None)
+            if ending is None:
+                crew.append(one)
+            else:
+                yield ending
+
+    def _round(self, running: Sequence[_Running]) -> Replies:
         """One answer for every waiting attack; each oracle runs once for all of them."""
         self.rounds += 1
         by_oracle: dict[str, list[_Running]] = {}

@@ -40,17 +40,42 @@ class Answer(NamedTuple):
 
 
 class Streams:
-    """Where chance comes from: places from one generator, letters from another, as TextAttack has it."""
+    """Where an example's chance comes from."""
 
     def __init__(self, seed: int) -> None:
-        self.numbers = np.random.RandomState(seed & 0xFFFFFFFF)
         self.choices = random.Random(seed)
+
+    def place(self, start: int, end: int) -> int:
+        return start + int(self.choices.random() * (end - start))
+
+    def letter(self, letters: str) -> str:
+        return letters[self.place(0, len(letters))]
+
+    def shuffled(self, places: Sequence[int]) -> list[int]:
+        return self.choices.sample(places, len(places))
+
+    def drawn(self, weights: Sequence[float]) -> int:
+        """An index, each with a chance in proportion to its weight."""
+        return self.choices.choices(range(len(weights)), weights)[0]
+
+
+class SharedStreams(Streams):
+    """Places from numpy's older generator, letters from Python's, each call as TextAttack makes it."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.numbers = np.random.RandomState(seed & 0xFFFFFFFF)
 
     def place(self, start: int, end: int) -> int:
         return int(self.numbers.randint(start, end))
 
     def letter(self, letters: str) -> str:
         return self.choices.choice(letters)
+
+    def shuffled(self, places: Sequence[int]) -> list[int]:
+        order = np.array(places, dtype=int)
+        self.numbers.shuffle(order)
+        return [int(place) for place in order]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -95,7 +95,5 @@ def by_gradient(problem: Problem, moves: Moves) -> Steps[list[int]]:
 
 
 def by_chance(problem: Problem, moves: Moves) -> Steps[list[int]]:
-    places = np.array(moves.places(problem.original), dtype=int)
-    problem.streams.numbers.shuffle(places)
-    return [int(place) for place in places]
+    return problem.streams.shuffled(moves.places(problem.original))
     yield  # a generator like the others, though it asks nothing

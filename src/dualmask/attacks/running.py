@@ -13,7 +13,7 @@ from dualmask.attacks.base import Attack
 from dualmask.attacks.constraints import similarity
 from dualmask.attacks.engine import Ending, Engine, Station
 from dualmask.attacks.oracles import SentenceOracle, VictimOracle
-from dualmask.attacks.problem import Answer, Problem, Question, Row, Steps, Streams
+from dualmask.attacks.problem import Answer, Problem, Question, Row, SharedStreams, Steps, Streams
 from dualmask.attacks.results import AttackResult, Outcome, ResultFile
 from dualmask.errors import DataError
 from dualmask.models.victim import ClassifierVictim, Victim, as_victim, check_classes
@@ -22,7 +22,7 @@ from dualmask.text.examples import Example
 from dualmask.text.words import Words
 
 MEASURE = "similarity"  # the station that compares final texts with the originals
-WIDTH = {"cpu": 64, "cuda": 512}
+WIDTH = {"cpu": 64, "cuda": 1024}
 Watch = Callable[[AttackResult], None]
 
 
@@ -46,7 +46,7 @@ class Assault:
         self.attack, self.seed = attack, seed
         self.logs: dict[int, list[str]] | None = None  # a dictionary given here gets every text asked about, in order
         # One after the other with one pair of random streams, every digit counting: TextAttack's way
-        self.shared = Streams(seed) if sequential else None
+        self.shared = SharedStreams(seed) if sequential else None
         attack.sequential = sequential
         device = device_of(self.victim)
         stations = {"victim": Station(VictimOracle(self.victim), tolerant=True)}
@@ -54,7 +54,8 @@ class Assault:
             stations[name] = Station(oracle)
         if measure is not None:
             stations[MEASURE] = self._measure(measure, stations, device)
-        self.engine = Engine(stations, width=1 if sequential else width or WIDTH[device])
+        width = 1 if sequential else width or WIDTH[device]
+        self.engine = Engine(stations, width=width, overlap=device == "cuda" and width > 1)
 
     def _measure(self, name: str, stations: Mapping[str, Station], device: str) -> Station:
         if "sentences" in stations and name == self.attack.options.sentence_encoder:

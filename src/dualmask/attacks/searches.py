@@ -2,8 +2,7 @@
 """How an attack looks for its answer: word by word in order of importance, with a beam, or by evolution."""
 
 from collections.abc import Sequence
-
-import numpy as np
+from math import exp
 
 from dualmask.attacks.moves import Moves
 from dualmask.attacks.problem import Answer, Problem, Steps
@@ -93,15 +92,11 @@ def _changed(problem: Problem, moves: Moves, members: Sequence[Answer]) -> Steps
 
 def _child(problem: Problem, parents: Sequence[Answer]) -> Answer:
     """One parent with words of another, where their numbers of words allow it; its score is its better half's."""
-    weights = np.exp([parent.score for parent in parents])
-    one, other = (parents[_drawn(problem, weights)] for _ in range(2))
+    weights = [exp(parent.score) for parent in parents]
+    one, other = (parents[problem.streams.drawn(weights)] for _ in range(2))
     words = one.words
     if len(words) == len(other.words):
         for place in range(len(words)):
             if words[place] != other.words[place] and problem.streams.place(0, 2):
                 words = words.replaced(place, other.words[place])
     return Answer(words, max(one.score, other.score), False)
-
-
-def _drawn(problem: Problem, weights: np.ndarray) -> int:
-    return int(problem.streams.numbers.choice(len(weights), p=weights / weights.sum()))
