@@ -10,6 +10,7 @@ from dualmask.attacks.constraints import NearWords, SamePart
 from dualmask.attacks.engine import Oracle
 from dualmask.attacks.gradients import EmbeddingOracle, FlipOracle, Flips, GradientOracle, gains_of, white_box
 from dualmask.attacks.moves import Constraint, Proposals, Transformation
+from dualmask.attacks.pieces import tokens_of
 from dualmask.attacks.problem import Answer, Problem, Question, Steps
 from dualmask.attacks.searches import beam
 from dualmask.cards import Paper, Preset
@@ -84,11 +85,12 @@ class VocabularyFlips:
 
     def __call__(self, problem: Problem, current: Words, places: Sequence[int]) -> Steps[Proposals]:
         flips: Flips = (yield Question("flips", [(current.value, problem.label)]))[0]
-        spans = {span: place for place, span in enumerate(current.spans)}
         found = []
-        for row, span in enumerate(zip(flips.gradient.starts, flips.gradient.ends, strict=True)):
-            if (place := spans.get(span)) is not None and place in places:
-                found += [(gain, place, word) for gain, word in zip(flips.gains[row], flips.words[row], strict=True)]
+        for place in places:
+            rows = tokens_of(flips.gradient.starts, flips.gradient.ends, *current.spans[place])
+            if len(rows) == 1:
+                pairs = zip(flips.gains[rows[0]], flips.words[rows[0]], strict=True)
+                found += [(gain, place, word) for gain, word in pairs]
         found.sort(key=lambda flip: (-flip[0], *flip[1:]))
         return [(place, word) for _, place, word in found[:self.most]]
 

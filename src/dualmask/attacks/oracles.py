@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dualmask.attacks.problem import Row
 from dualmask.models.victim import ClassifierVictim, Victim, checked
-from dualmask.text.encoding import characters
+from dualmask.text.encoding import characters, readable
 from dualmask.text.examples import Text
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class VictimOracle:
         return [characters(text) for text in items]
 
     def answers(self, items: Sequence[Text]) -> list[Row]:
-        rows = checked(self.victim.probabilities(items), len(items))
+        rows = checked(self.victim.probabilities(items), len(items), classes=len(self.victim.labels))
         return [tuple(row) for row in rows.tolist()]
 
 
@@ -81,12 +81,13 @@ class LanguageModelOracle:
         return [len(text) for text in items]
 
     def answers(self, items: Sequence[str]) -> list[Filled]:
-        encoding = self.tokenizer(list(items), truncation=True, max_length=self.longest, padding=True,
+        texts = [str(readable(text)) for text in items]
+        encoding = self.tokenizer(texts, truncation=True, max_length=self.longest, padding=True,
                                   return_offsets_mapping=True, return_tensors="pt")
         offsets = encoding.pop("offset_mapping").tolist()
         with torch.inference_mode():
             logits = self.model(**encoding.to(self.model.device)).logits.float()  # (texts, tokens, vocabulary)
-            top = logits.topk(self.most, dim=-1)
+            top = logits.topk(min(self.most, logits.shape[-1]), dim=-1)
             losses = (logits.logsumexp(dim=-1, keepdim=True) - top.values).cpu().numpy()
             ids = top.indices.to(torch.int32).cpu().numpy()
         lengths = encoding["attention_mask"].sum(dim=1).tolist()

@@ -47,27 +47,30 @@ class Pieces:
     def likeliest(self, rows: Sequence[Sequence[int]], losses: Sequence[Sequence[float]], most: int) -> list[str]:
         """The words with the smallest sums of losses."""
         parts = self.parts(rows)
-        words = ("".join(row[rank] for row, rank in zip(parts, ranks, strict=True)) for ranks in likeliest(losses))
-        return self._chosen((word if word_count(word) == 1 else None for word in words), most)
+        chosen = ([row[rank] for row, rank in zip(parts, ranks, strict=True)] for ranks in likeliest(losses))
+        return self._chosen(map(self._single, chosen), most)
 
-    def parts(self, rows: Sequence[Sequence[int]]) -> list[list[str]]:
-        """What each token adds to a word; in later rows a token that begins a word adds a space, so the word ends."""
+    def parts(self, rows: Sequence[Sequence[int]]) -> list[list[str | None]]:
+        """What each token adds to a word; None for one that begins a word where none may begin."""
         if not self.begins:
             return [[self.tokens[token].replace(self.continues, "") for token in row] for row in rows]
-        first, *others = [[self.tokens[token] for token in row] for row in rows]
-        return [[token.strip(self.begins) for token in first],
-                *([token.replace(self.begins, " x ") for token in row] for row in others)]
+        return [[token.strip(self.begins) if not place or not token.startswith(self.begins) else None
+                 for token in (self.tokens[number] for number in row)] for place, row in enumerate(rows)]
+
+    def _single(self, parts: Sequence[str | None]) -> str | None:
+        word = "".join(part for part in parts if part is not None)
+        return word if None not in parts and word_count(word) == 1 else None
 
     def _chosen(self, words: Iterator[str | None], most: int) -> list[str]:
         return list(islice((word for word in islice(words, TRIED) if word is not None), most))
 
-    def _joined(self, parts: Sequence[Sequence[str]], before: str) -> Iterator[str | None]:
+    def _joined(self, parts: Sequence[Sequence[str | None]], before: str) -> Iterator[str | None]:
         """One string for each combination, None where it is no single word; a second word ends a branch early."""
         if not parts:
             yield before if word_count(before) == 1 else None
             return
         for part in parts[0]:
-            if word_count(before + part) > 1:
+            if part is None or word_count(before + part) > 1:
                 yield None
             else:
                 yield from self._joined(parts[1:], before + part)

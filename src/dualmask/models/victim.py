@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an attack may ask: any classifier as a function from texts to probabilities."""
 
+import http.client
 import json
 import time
 import urllib.error
@@ -17,7 +18,7 @@ from dualmask.errors import DataError, DualmaskError, OptionError
 from dualmask.text.examples import Text
 
 Rows = NDArray[np.float64]  # (texts, classes)
-SUM_TOLERANCE = 1e-3  # half-precision victims miss 1 by so much
+SUM_TOLERANCE = 1e-2  # victims in bfloat16 miss 1 by so much
 RETRIED = (408, 425, 429, 500, 502, 503, 504)  # answers of a server that may answer later
 
 
@@ -119,9 +120,9 @@ class HttpVictim:
                 reason = f"status {error.code}"
                 if error.code not in RETRIED:
                     break
-            except json.JSONDecodeError:
+            except ValueError:  # also bytes that are no text
                 reason = "an answer that is not JSON"
-            except OSError as error:
+            except (OSError, http.client.HTTPException) as error:
                 reason = str(getattr(error, "reason", error) or type(error).__name__)
         raise VictimError(f"{self.url} gave {reason} after {self.retries + 1} tries at most; expected a list with a "
                           "row of probabilities, or of labels and scores, for each text.")
@@ -162,8 +163,8 @@ def as_victim(source: object, *, labels: Sequence[str] = ()) -> Victim:
                       "texts to probabilities, or an address that begins with http.")
 
 
-def checked(answer: ArrayLike, texts: int) -> Rows:
-    """The victim's answer as numbers, or VictimError saying what is wrong with it."""
+def checked(answer: ArrayLike, texts: int, *, classes: int = 0) -> Rows:
+    """The victim's answer as numbers, or VictimError saying what is wrong with it; 0 classes: any number of them."""
     try:
         if isinstance(answer, torch.Tensor):  # of any kind and anywhere, also in the middle of training
             answer = answer.detach().double().cpu().numpy()
@@ -172,6 +173,8 @@ def checked(answer: ArrayLike, texts: int) -> Rows:
         raise VictimError(f"the victim's answer is no table of numbers: {error}") from None
     if rows.ndim != 2 or rows.shape[0] != texts or rows.shape[1] < 1:
         raise VictimError(f"the victim gave the shape {rows.shape} for {texts} texts; expected (texts, classes).")
+    if classes and rows.shape[1] != classes:
+        raise VictimError(f"the victim gave {rows.shape[1]} probabilities for a text; it has {classes} labels.")
     if not np.isfinite(rows).all():
         raise VictimError("the victim gave a probability that is not a number.")
     if (rows < -SUM_TOLERANCE).any() or (abs(rows.sum(axis=1) - 1) > SUM_TOLERANCE).any():
