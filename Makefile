@@ -21,3 +21,17 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $(READY)
+
+# Replays TextAttack's attacks in an environment of their own (1.6 GB), then ours, and compares every query
+TEXTATTACK ?= .venv-textattack
+
+.PHONY: parity
+parity: $(READY) $(TEXTATTACK)/ready
+	$(TEXTATTACK)/bin/python tools/parity_textattack.py
+	$(VENV)/bin/python tools/parity.py
+
+$(TEXTATTACK)/ready: tools/textattack-requirements.txt
+	$(PYTHON) -m venv $(TEXTATTACK)
+	$(TEXTATTACK)/bin/pip install --quiet --constraint constraints.txt torch==2.13.0
+	$(TEXTATTACK)/bin/pip install --quiet --no-deps --requirement tools/textattack-requirements.txt
+	touch $(TEXTATTACK)/ready
