@@ -5,12 +5,10 @@ This is the only place where a model runs during an attack.
 """
 
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from dualmask.attacks.problem import Problem, Question, Steps
@@ -115,54 +113,36 @@ Work = tuple[Problem, Callable[[], Steps[object]]]
 
 
 class Engine:
-    """Steps up to `width` attacks at once. Their results do not depend on how many or which run together.
+    """Steps up to `width` attacks at once. Their results do not depend on how many or which run together."""
 
-    With `overlap` there are two crews: while a device answers one, the other's answers are worked on.
-    """
-
-    def __init__(self, stations: Mapping[str, Station], *, width: int = 256, overlap: bool = False) -> None:
+    def __init__(self, stations: Mapping[str, Station], *, width: int = 256) -> None:
         self.stations = dict(stations)
         self.width = width
-        self.overlap = overlap
         self.rounds = 0
 
     def run(self, work: Iterable[Work]) -> Iterator[Ending]:
         """Each problem's ending as soon as it is there; new work starts when other work ends."""
-        if not self.overlap:
-            yield from self._run(iter(work), [[]], lambda crew: partial(self._round, crew))
-            return
-        with ThreadPoolExecutor(1) as worker:
-            yield from self._run(iter(work), [[], []], lambda crew: worker.submit(self._round, crew).result)
-
-    def _run(
-        self, waiting: Iterator[Work], crews: list[list[_Running]],
-        ask: Callable[[list[_Running]], Callable[[], Replies]],
-    ) -> Iterator[Ending]:
-        most = max(1, self.width // len(crews))
-        asked: deque[Callable[[], Replies]] = deque()
-        for crew in crews:
-            yield from self._fill(crew, waiting, most)
-            asked.append(ask(crew))
-        while asked:
-            replies, going = asked.popleft()(), []
+        waiting = iter(work)
+        running: list[_Running] = []
+        yield from self._fill(running, waiting)
+        while running:
+            replies, running = self._round(running), []
             for one, reply in replies:
                 ending = self._step(one, reply)
                 if ending is None:
-                    going.append(one)
+                    running.append(one)
                 else:
                     yield ending
-            yield from self._fill(going, waiting, most)
-            if going:
-                asked.append(ask(going))
+            yield from self._fill(running, waiting)
 
-    def _fill(self, crew: list[_Running], waiting: Iterator[Work], most: int) -> Iterator[Ending]:
-        """Start new work up to the crew's size."""
-        while len(crew) < most and (next_one := next(waiting, None)) is not None:
+    def _fill(self, running: list[_Running], waiting: Iterator[Work]) -> Iterator[Ending]:
+        """Start new work while there is room."""
+        while len(running) < self.width and (next_one := next(waiting, None)) is not None:
             problem, begin = next_one
             one = _Running(problem, begin(), Question("", []))
             ending = self._step(one, None)
             if ending is None:
-                crew.append(one)
+                running.append(one)
             else:
                 yield ending
 

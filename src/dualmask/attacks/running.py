@@ -54,8 +54,7 @@ class Assault:
             stations[name] = Station(oracle)
         if measure is not None:
             stations[MEASURE] = self._measure(measure, stations, device)
-        width = 1 if sequential else width or WIDTH[device]
-        self.engine = Engine(stations, width=width, overlap=device == "cuda" and width > 1)
+        self.engine = Engine(stations, width=1 if sequential else width or WIDTH[device])
 
     def _measure(self, name: str, stations: Mapping[str, Station], device: str) -> Station:
         if "sentences" in stations and name == self.attack.options.sentence_encoder:
