@@ -8,6 +8,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dualmask.attacks import ATTACKS as ATTACKS
+    from dualmask.attacks.results import AttackResult as AttackResult
+    from dualmask.attacks.running import attack as attack
     from dualmask.classifier import DefendedClassifier as DefendedClassifier
     from dualmask.classifier import Masked as Masked
     from dualmask.classifier import Predictions as Predictions
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "ATTACKS": "attacks", "AttackResult": "attacks.results", "attack": "attacks.running",
     "DefendedClassifier": "classifier", "Masked": "classifier", "Predictions": "classifier",
     "DEFENCES": "defences", "build_defence": "defences", "Defence": "defences.base",
     "TrainingOptions": "options", "DualmaskError": "errors",

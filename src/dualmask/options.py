@@ -3,7 +3,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -77,6 +77,17 @@ def check_least(**pairs: tuple[float, float]) -> None:
              if not least <= value < math.inf]
     if wrong:
         raise OptionError("\n".join(wrong))
+
+
+def least(number: int, default: int) -> int:
+    """A whole-number field of an options class that may not be less than `number`; see `check_fields`."""
+    return field(default=default, metadata={"least": number})
+
+
+def check_fields(options: object) -> None:
+    """Every field made with `least`."""
+    bounds = {f.name: f.metadata["least"] for f in fields(options) if "least" in f.metadata}  # type: ignore[arg-type]
+    check_least(**{name: (getattr(options, name), bound) for name, bound in bounds.items()})
 
 
 def parse_assignments(pairs: list[str]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from dualmask.attacks.oracles import SentenceOracle
 from dualmask.attacks.problem import Answer, Problem, Steps, Terms
 from dualmask.cards import Method
 from dualmask.models.victim import Victim
-from dualmask.options import check_least, check_shares
+from dualmask.options import check_fields, check_least, check_shares
 from dualmask.text.stop_words import StopWords, stop_words
 from dualmask.text.words import Rule, Words
 
@@ -60,6 +60,7 @@ class AttackOptions:
         check_least(**{name: (value, 1) for name, value in given.items() if value is not None})
         check_least(seconds=(self.seconds if self.seconds is not None else 1.0, 0))
         check_shares(max_share=self.max_share or 0.0)
+        check_fields(self)
 
 
 @dataclass

@@ -17,15 +17,16 @@ from dualmask.attacks.transformations import LanguageModelWords
 from dualmask.cards import Paper, Preset
 from dualmask.models.language_models import MaskedLanguageModel, load_masked_language_model
 from dualmask.models.victim import Victim
+from dualmask.options import least
 from dualmask.text.stop_words import stop_words
 
 
 @dataclass(frozen=True, kw_only=True)
 class BertAttackOptions(AttackOptions):
-    candidates: int = 8  # K: likeliest tokens for each piece, and replacements for each word
+    candidates: int = least(1, 8)  # K: likeliest tokens for each piece, and replacements for each word
     pieces: Literal["first", "best"] = "first"  # which combinations for words of several pieces
     language_model: str = "shipped"  # or a folder, a resource or a hub id
-    filtered: bool = False  # no stop words as replacements, and the word's case is kept
+    filtered: bool = False  # no stop words or special tokens as replacements, and the word's case is kept
     cosine: float | None = None  # least cosine in the table of synonyms; words unknown to it pass
     synonyms: str = "shipped"
     max_share: float | None = 0.4
@@ -71,10 +72,12 @@ class BertAttack(Attack):
         return {**super().oracles(victim, device), "language model": model}
 
     def transformations(self) -> Sequence[Transformation]:
-        filtered = self.options.filtered
+        tokenizer, refused = self.language_model.tokenizer, frozenset[str]()
+        if self.options.filtered:
+            refused = stop_words("nltk") | {str(token).lower() for token in tokenizer.all_special_tokens}
         return [LanguageModelWords(
-            self.language_model.tokenizer, most=self.options.candidates, best=self.options.pieces == "best",
-            refused=stop_words("nltk") if filtered else frozenset(), keep_case=filtered)]
+            tokenizer, most=self.options.candidates, best=self.options.pieces == "best", refused=refused,
+            keep_case=self.options.filtered)]
 
     def constraints(self) -> Sequence[Constraint]:
         if self.options.cosine is None:

@@ -14,6 +14,7 @@ from dualmask.attacks.rankings import Ranking, by_chance, by_prefixes, by_unknow
 from dualmask.attacks.searches import greedy
 from dualmask.attacks.transformations import LetterEdit, deleted, inserted, substituted, swapped
 from dualmask.cards import Paper, Preset
+from dualmask.options import least
 
 EDITS = {"swap": swapped, "substitute": substituted, "delete": deleted, "insert": inserted}
 
@@ -21,8 +22,8 @@ EDITS = {"swap": swapped, "substitute": substituted, "delete": deleted, "insert"
 @dataclass(frozen=True, kw_only=True)
 class DeepWordBugOptions(AttackOptions):
     edits: Literal["all", "swap", "substitute", "delete", "insert"] = "all"
-    draws: int = 1  # random places tried for each kind of edit
-    max_edits: int = 30  # letters, over the whole text
+    draws: int = least(1, 1)  # random places tried for each kind of edit
+    max_edits: int = least(0, 30)  # letters, over the whole text
     ranking: Literal["unk", "prefixes", "random"] = "unk"
     tail_weight: float = 1.0  # lambda of the combined score, for ranking "prefixes"
 

@@ -11,16 +11,18 @@ from dualmask.attacks.engine import Oracle
 from dualmask.attacks.gradients import EmbeddingOracle, GradientOracle, gains_of, white_box
 from dualmask.attacks.moves import Editable, Proposals, Transformation
 from dualmask.attacks.problem import Answer, Problem, Steps
+from dualmask.attacks.transformations import near_words
 from dualmask.cards import Paper, Preset
 from dualmask.models.victim import Victim
+from dualmask.options import least
 from dualmask.text.stop_words import StopWords
-from dualmask.text.words import Words, in_case_of
+from dualmask.text.words import Words
 
 
 @dataclass(frozen=True, kw_only=True)
 class FGPMOptions(AttackOptions):
-    steps: int = 30  # N: substitutions at most; 30 for AG News, 40 for DBPedia, 50 for Yahoo in the paper
-    neighbours: int = 4  # k
+    steps: int = least(1, 30)  # N: substitutions at most; 30 for AG News, 40 for DBPedia, 50 for Yahoo in the paper
+    neighbours: int = least(1, 4)  # k
     distance: float = 0.5  # delta, of the squared distance between unit vectors, as the released code has it
     synonyms: str = "shipped"
     stop_words: StopWords = "fgpm"
@@ -77,10 +79,10 @@ class FGPM(Attack):
 
     def pool(self, original: Words, current: Words) -> Proposals:
         """Every place with the synonyms of the word that stood there at first."""
-        table, least = self.synonyms(self.options.synonyms), 1 - self.options.distance / 2
-        return [(place, in_case_of(near, original[place])) for place in self.moves.places(current)
-                for near, cosine in table.neighbours(original[place].lower(), self.options.neighbours)
-                if cosine >= least and in_case_of(near, original[place]) != current[place]]
+        table, nearest = self.synonyms(self.options.synonyms), 1 - self.options.distance / 2
+        return [(place, word) for place in self.moves.places(current)
+                for word, cosine in near_words(table, original[place], most=self.options.neighbours)
+                if cosine >= nearest and word != current[place]]
 
     def _first_allowed(self, problem: Problem, current: Words, proposals: Proposals) -> Steps[Words | None]:
         for place, word in proposals:

@@ -13,9 +13,11 @@ from dualmask.attacks.moves import Constraint, Proposals, Transformation
 from dualmask.attacks.pieces import tokens_of
 from dualmask.attacks.problem import Answer, Problem, Question, Steps
 from dualmask.attacks.searches import beam
+from dualmask.attacks.transformations import near_words
 from dualmask.cards import Paper, Preset
 from dualmask.models.victim import Victim
-from dualmask.text.words import Words, in_case_of
+from dualmask.options import least
+from dualmask.text.words import Words
 
 if TYPE_CHECKING:
     from dualmask.text.synonyms import Synonyms
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class HotFlipOptions(AttackOptions):
     pool: Literal["neighbours", "vocabulary"] = "neighbours"  # where new words come from
-    flips: int = 10  # most promising exchanges tried for each text of the beam
-    beam: int = 10
+    flips: int = least(1, 10)  # most promising exchanges tried for each text of the beam
+    beam: int = least(1, 10)
     cosine: float = 0.8
     synonyms: str = "shipped"
     tagger: str = "shipped"
@@ -102,8 +104,8 @@ class NeighbourFlips:
         self.table, self.least, self.most = table, least, most
 
     def __call__(self, problem: Problem, current: Words, places: Sequence[int]) -> Steps[Proposals]:
-        pool = [(place, in_case_of(near, current[place])) for place in places
-                for near, cosine in self.table.neighbours(current[place].lower()) if cosine >= self.least]
+        pool = [(place, word) for place in places
+                for word, cosine in near_words(self.table, current[place]) if cosine >= self.least]
         gains = yield from gains_of(problem, current, pool)
         order = problem.order(gains)
         return [pool[rank] for rank in order[:self.most]]

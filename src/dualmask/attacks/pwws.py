@@ -13,6 +13,7 @@ from dualmask.attacks.rankings import by_saliency
 from dualmask.attacks.searches import greedy
 from dualmask.attacks.transformations import Neighbours, WordNetSynonyms
 from dualmask.cards import Paper, Preset
+from dualmask.options import least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +22,7 @@ class PWWSOptions(AttackOptions):
     same_part: bool = False  # only synonyms of the word's own part of speech
     gain: Literal["score", "drop"] = "score"  # what the saliency is multiplied with
     tagger: str = "shipped"  # for same_part
-    neighbours: int = 50  # for source "vectors"
+    neighbours: int = least(1, 50)  # for source "vectors"
     synonyms: str = "shipped"
 
 

@@ -2,6 +2,7 @@
 """Attack a victim on many examples, and keep what came of it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from dualmask.attacks.engine import Ending, Engine, Station
 from dualmask.attacks.oracles import SentenceOracle, VictimOracle
 from dualmask.attacks.problem import Answer, Problem, Question, Row, SharedStreams, Steps, Streams
 from dualmask.attacks.results import AttackResult, Outcome, ResultFile
-from dualmask.errors import DataError
+from dualmask.errors import DataError, OptionError
 from dualmask.models.victim import ClassifierVictim, Victim, as_victim, check_classes
 from dualmask.seeds import derived_seed
 from dualmask.text.examples import Example
@@ -40,10 +41,10 @@ class Assault:
 
     def __init__(
         self, victim: object, attack: Attack, *, seed: int = 0, sequential: bool = False, width: int | None = None,
-        measure: str | None = "minilm", labels: Sequence[str] = (),
+        measure: str | None = "minilm", labels: Sequence[str] = (), tolerance: float = 1e-5,
     ) -> None:
         self.victim: Victim = as_victim(victim, labels=labels)
-        self.attack, self.seed = attack, seed
+        self.attack, self.seed, self.tolerance = attack, seed, 0.0 if sequential else tolerance
         self.logs: dict[int, list[str]] | None = None  # a dictionary given here gets every text asked about, in order
         # One after the other with one pair of random streams, every digit counting: TextAttack's way
         self.shared = SharedStreams(seed) if sequential else None
@@ -77,7 +78,7 @@ class Assault:
 
     def problem(self, number: int, example: Example) -> Problem:
         words = Words(example.text, rule=self.attack.options.split)
-        terms = self.attack.terms(words, tolerance=0.0 if self.shared else 1e-5)
+        terms = self.attack.terms(words, tolerance=self.tolerance)
         streams = self.shared or Streams(derived_seed(self.seed, "attack", words.text, example.label))
         return Problem(words, example.label, streams=streams, terms=terms, number=number)
 
@@ -131,23 +132,28 @@ def device_of(victim: Victim) -> str:
 def attack(
     victim: object, examples: Sequence[Example], name: str = "textfooler", *, preset: str | None = None,
     options: Mapping[str, object] | None = None, samples: int | None = None, seed: int = 0, labels: Sequence[str] = (),
-    measure: str | None = "minilm", sequential: bool = False, width: int | None = None, out: str | Path | None = None,
+    measure: str | None = "minilm", sequential: bool = False, width: int | None = None, tolerance: float = 1e-5,
+    out: str | Path | None = None,
     resume: bool = False, overwrite: bool = False, watch: Watch | None = None,
 ) -> list[AttackResult]:
     """Attack a classifier, a pipeline, a function or an address on labelled texts; results in the texts' order.
 
     `samples` takes so many of them at random, by the seed alone. `labels` names a function's or server's classes.
     `measure` names the sentence encoder that compares final texts with the originals (None: not compared).
+    Scores nearer to each other than `tolerance` count as equal; raise it for a victim of low precision.
     `out` is a file of JSON Lines that is written as results come; `resume` goes on with it.
     """
     if not examples:
         raise DataError("there is nothing to attack: no examples were given.")
+    if resume and sequential:
+        raise OptionError("a sequential run can't be resumed: its one random stream runs through all examples.")
     chosen = build_attack(name, preset=preset, options=options)
-    assault = Assault(victim, chosen, seed=seed, sequential=sequential, width=width, measure=measure, labels=labels)
+    assault = Assault(victim, chosen, seed=seed, sequential=sequential, width=width, measure=measure, labels=labels,
+                      tolerance=tolerance)
     examples = [Example(*example) for example in examples]
     header = {"attack": name, "preset": preset or next(iter(chosen.presets)), "options": chosen.options_as_dict(),
               "seed": seed, "sequential": sequential, "measure": measure, "victim": describe(assault.victim),
-              "examples": len(examples), "samples": samples, "dualmask": __version__}
+              "data": digest(examples), "samples": samples, "dualmask": __version__}
     file = ResultFile(Path(out), header, resume=resume, overwrite=overwrite) if out is not None else None
     results = {one.index: one for one in (file.done if file else [])}
     try:
@@ -170,6 +176,14 @@ def describe(victim: Victim) -> str:
         fingerprint = getattr(victim.classifier, "fingerprint", None)
         return f"classifier {fingerprint()}" if fingerprint else type(victim.classifier).__name__
     return getattr(victim, "url", type(victim).__name__)
+
+
+def digest(examples: Sequence[Example]) -> str:
+    """Which texts and labels a run was about."""
+    total = blake2b(digest_size=8)
+    for example in examples:
+        total.update(repr(tuple(example)).encode("utf-8", "backslashreplace"))
+    return f"{len(examples)} examples {total.hexdigest()}"
 
 
 def sampled(examples: Sequence[Example], samples: int | None, seed: int) -> list[int]:

@@ -16,13 +16,14 @@ from dualmask.attacks.searches import greedy
 from dualmask.attacks.transformations import LetterEdit, LookAlikes, Neighbours, deleted, mistyped, spaced, swapped
 from dualmask.cards import Paper, Preset
 from dualmask.models.victim import Victim
+from dualmask.options import least
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextBuggerOptions(AttackOptions):
     letters: bool = True  # bugs in letters, besides synonyms
     keyboard: bool = False  # also letters beside each other on a keyboard
-    neighbours: int = 5
+    neighbours: int = least(1, 5)
     synonyms: str = "shipped"  # or a file of word vectors
     ranking: Literal["delete", "sentences", "gradient"] = "delete"
     similarity: float | None = 0.8

@@ -14,12 +14,13 @@ from dualmask.attacks.rankings import by_deletion
 from dualmask.attacks.searches import greedy
 from dualmask.attacks.transformations import Neighbours
 from dualmask.cards import Paper, Preset
+from dualmask.options import least
 from dualmask.text.stop_words import StopWords
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextFoolerOptions(AttackOptions):
-    neighbours: int = 50
+    neighbours: int = least(1, 50)
     cosine: float | None = 0.5  # least cosine of word and synonym; none: not checked
     synonyms: str = "shipped"  # or a file of word vectors
     tagger: str = "shipped"  # or nltk, spacy:MODEL
@@ -39,10 +40,10 @@ class TextFooler(Attack):
     Paper: Jin, Jin, Zhou, Szolovits, Is BERT Really Robust?, AAAI 2020.
     Idea: rank words by what the victim loses when they are deleted; replace each by the best of 50 synonyms.
     Acts at: words, outside a list of 266 stop words; of a pair only the second text.
-    Deviations: synonyms come from counter-fitted 50-dimensional GloVe vectors that this library ships, the tags from
-    its own tagger, the sentence vectors from minilm instead of the Universal Sentence Encoder (see docs/attacks.md);
-    the threshold 0.840845057 (1 - 0.5/pi, from an angle the authors did not divide by pi) is kept though it bites
-    differently. 'textattack-0.3.11' asks for a cosine of 0.5, 'paper' for 0.7, and 'paper' counts a changed label in
+    Deviations: synonyms come from GloVe and minilm vectors, counter-fitted, that this library ships as a table, tags
+    from its own tagger, sentence vectors from minilm instead of the Universal Sentence Encoder (see docs/attacks.md);
+    the threshold 0.840845057 (1 - 0.5/pi, from an angle that the authors did not divide by pi) is kept, though it bites
+    differently. 'textattack-0.3.11' asks for a cosine of 0.5, 'paper' for 0.7; 'paper' also counts a changed label in
     its ranking and takes any success. Texts under 15 words are not compared at all, as in the original.
     'textdefender-2021' drops the cosine.
     Relations: PWWS takes WordNet, BERT-Attack a language model; A2T is a cheaper one for training.

@@ -93,7 +93,13 @@ class Neighbours(WordByWord):
         self.table, self.most = table, most
 
     def replacements(self, word: str, streams: Streams) -> list[str]:
-        return [in_case_of(near, word) for near, _ in self.table.neighbours(word.lower(), self.most)]
+        return [near for near, _ in near_words(self.table, word, most=self.most)]
+
+
+def near_words(table: "Synonyms", word: str, *, most: int = 50) -> list[tuple[str, float]]:
+    """Neighbours in the case of the word, with their cosines; entries of a user's table that are no single word go."""
+    return [(in_case_of(near, word), cosine) for near, cosine in table.neighbours(word.lower(), most)
+            if word_count(near) == 1]
 
 
 class WordNetSynonyms(WordByWord):
