@@ -20,6 +20,7 @@ from conftest import reviews
 
 import dualmask
 import dualmask.resources
+from dualmask.attacks import build_attack
 from dualmask.cli import app
 from dualmask.defences import DEFENCES, build_defence, preset_training
 from dualmask.defences.ddm import DDM, DDMOptions
@@ -73,6 +74,7 @@ EXPECTED = {
     "train_from_csv.py": ["labels: negative, positive", "with the defence on", "the mvoie was very great"],
     "collator_with_trainer.py": ["[CLS] [MASK] [MASK] the movie was very bad [SEP]", "16 steps", "'label':"],
     "defend_a_model.py": ["defence off:", "defence on:", "distrusted: '"],
+    "attack_a_classifier.py": ["the classifier:", " queries ", "the function:", "succeeded"],
     "pipeline_style.py": ["every label:", "hidden: '", "score "],
 }
 
@@ -212,7 +214,9 @@ def test_commands_in_documents_parse(path: Path, words: list[str]) -> None:
     given = command.make_context(command.name, list(arguments), resilient_parsing=False).params
     if "encoder" in given:  # a resource, or what can be seen to be a path, a hub id or a placeholder
         assert given["encoder"] in RESOURCES or re.search(r"[/.A-Z]", given["encoder"]), given["encoder"]
-    if "option" in given:
+    if "attack" in given:
+        build_attack(given["attack"], preset=given["preset"], options=parse_assignments(given["option"] or []))
+    elif "option" in given:
         build_defence(given["defence"], preset=given["preset"], options=parse_assignments(given["option"] or []))
         preset_training(given["defence"], given["preset"], parse_assignments(given["settings"] or []))
 
