@@ -27,7 +27,7 @@ import torch
 from dualmask.attacks import Tools, build_attack
 from dualmask.attacks.running import Assault
 from dualmask.classifier import DefendedClassifier, default_device
-from dualmask.defences import build_defence
+from dualmask.text.encoding import Encode
 from dualmask.text.examples import Example, load_examples
 from dualmask.text.words import Words
 
@@ -50,9 +50,8 @@ class Sentences:
 def load(options: argparse.Namespace) -> tuple[DefendedClassifier, list[Example]]:
     """The bare network, reading texts as TextAttack's wrapper does: up to 512 tokens, "[UNK]" as one token."""
     saved = DefendedClassifier.load(options.model, device=options.device)
-    plain = DefendedClassifier(
-        saved.model, saved.encode.tokenizer, build_defence("plain"), labels=saved.labels, max_length=options.max_length)
-    plain.encode.literal = False
+    plain = saved.undefended()
+    plain.encode = Encode(saved.encode.tokenizer, max_length=options.max_length, literal=False)
     examples = load_examples(options.data, labels=saved.labels)
     if options.kind == "peer" and options.attack == "bertattack":
         examples = [example for example in examples if most_pieces(saved, str(example.text)) <= options.max_pieces]

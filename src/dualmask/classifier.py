@@ -92,6 +92,11 @@ class DefendedClassifier:
     def device(self) -> torch.device:
         return self.model.device
 
+    def undefended(self) -> "DefendedClassifier":
+        """The same network, not a copy, without its defence."""
+        return DefendedClassifier(self.model, self.encode.tokenizer, Defence(), labels=self.labels,
+                                  max_length=self.encode.max_length, facts=self.facts)
+
     def to(self, device: str | torch.device) -> Self:
         self.network.to(device)
         return self

@@ -138,6 +138,7 @@ def attack(
     out: Annotated[Path | None, typer.Option(help="File for one record a text (JSON Lines).")] = None,
     show: Annotated[int, typer.Option(min=0, help="Print so many changed texts.")] = 5,
     similarity: Annotated[bool, typer.Option(help="Measure how near the changed texts stay.")] = True,
+    undefended: Annotated[bool, typer.Option("--undefended", help="Attack the network without its defence.")] = False,
     labels: Annotated[str | None, typer.Option(help="A server's labels in its order, by commas.")] = None,
     text_column: TextColumn = None, label_column: LabelColumn = None, pair_column: PairColumn = None,
     resume: Resume = False, overwrite: Overwrite = False, quiet: Quiet = False,
@@ -151,7 +152,7 @@ def attack(
         victim=model, data=data, attack=attack, preset=preset, options=parse_assignments(option or []),
         samples=samples, seed=seed, labels=tuple(name.strip() for name in (labels or "").split(",") if name.strip()),
         measure="minilm" if similarity else None, columns=Columns(text_column, label_column, pair_column), out=out,
-        show=show, resume=resume, overwrite=overwrite, progress=not quiet))
+        show=show, defended=not undefended, resume=resume, overwrite=overwrite, progress=not quiet))
 
 
 class Kind(StrEnum):

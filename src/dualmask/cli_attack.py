@@ -27,6 +27,7 @@ class Request:
     samples: int | None = None
     seed: int = 0
     labels: tuple[str, ...] = ()
+    defended: bool = True
     measure: str | None = "minilm"
     columns: Columns = FIND
     out: Path | None = None
@@ -76,7 +77,10 @@ def run(request: Request) -> None:
 def check(request: Request) -> None:
     if request.resume and request.out is None:
         raise OptionError("--resume goes on with a file of records; name it with --out.")
-    if request.victim.startswith(("http://", "https://")) and len(request.labels) < 2:
+    server = request.victim.startswith(("http://", "https://"))
+    if server and not request.defended:
+        raise OptionError("--undefended takes the defence off a saved model; a server keeps its own.")
+    if server and len(request.labels) < 2:
         raise OptionError("a server does not tell its labels: name them in their order, e.g. --labels bad,good.")
 
 
@@ -87,6 +91,8 @@ def find_victim(request: Request) -> tuple[object, tuple[str, ...]]:
     from dualmask.classifier import DefendedClassifier
 
     classifier = DefendedClassifier.load(request.victim)
+    if not request.defended:
+        classifier = classifier.undefended()
     if request.labels and request.labels != classifier.labels:
         raise OptionError(f"--labels {','.join(request.labels)} was given, but the model has its own: "
                           f"{','.join(classifier.labels)}. Leave the option out.")
