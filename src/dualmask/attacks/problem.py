@@ -4,7 +4,7 @@
 import random
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import inf, log
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -32,7 +32,7 @@ def settled(value: T | Steps[T]) -> Steps[T]:
 
 
 class Answer(NamedTuple):
-    """A text that the victim was asked about: `score` is 1 - the probability of the true label."""
+    """A text that the victim was asked about: the higher its score, the less the victim believes in the true label."""
 
     words: Words
     score: float
@@ -84,7 +84,7 @@ class Terms:
 
     queries: float = inf  # logical queries for one text, the first look included
     seconds: float = inf  # of work on one text, wherever it is done
-    tolerance: float = 1e-5  # scores nearer than this are equal: padding and batch size change the last digits
+    tolerance: float = 1e-4  # relative: scores this near are equal, since padding and batch size change last digits
     follow_words: bool = False  # places move with their words when words are inserted or deleted
     any_success: bool = False  # every text asked about may end the search, not only the one that scores best
 
@@ -155,11 +155,20 @@ class Problem:
         """What the victim said about a text, if it was asked."""
         return self._known.get(words.text)
 
-    def score(self, row: Row) -> float:
+    def loss(self, row: Row) -> float:
+        """What is missing from the true label's probability."""
         return 1 - row[self.label]
 
+    def score(self, row: Row) -> float:
+        """The odds against the true label, as a logarithm: in the order of the loss, but a network's noise is the same
+        everywhere on this scale, so a victim that is very sure of itself does not drown in it."""
+        if self.terms.tolerance == 0:
+            return self.loss(row)
+        others = sum(row[:self.label]) + sum(row[self.label + 1:])  # 1 - p would be 0 long before this is
+        return log(max(others, 1e-300)) - log(max(row[self.label], 1e-300))
+
     def better(self, one: Answer, other: Answer) -> bool:
-        return one.score > other.score + self.terms.tolerance
+        return one.score - other.score > self.terms.tolerance * max(1.0, abs(other.score))
 
     def ranked(self, answers: Sequence[Answer]) -> list[Answer]:
         """Highest score first; equal ones stay in their order, which is the alphabet's."""
@@ -172,13 +181,14 @@ class Problem:
         return self._falling(scores)
 
     def _falling(self, scores: Sequence[float]) -> list[int]:
-        """Places by falling score; scores within the tolerance of their neighbour count as equal."""
+        """Places by falling score; what is within the tolerance of a group's highest score is equal to it."""
         order = sorted(range(len(scores)), key=lambda place: -scores[place])
         if self.terms.tolerance == 0:
             return order
+        near = self.terms.tolerance * max(map(abs, scores), default=0.0)
         groups: list[list[int]] = []
         for place in order:
-            if groups and scores[groups[-1][-1]] - scores[place] <= self.terms.tolerance:
+            if groups and scores[groups[-1][0]] - scores[place] <= near:
                 groups[-1].append(place)
             else:
                 groups.append([place])

@@ -26,8 +26,8 @@ def by_deletion(problem: Problem, moves: Moves, *, new_label: bool = False) -> S
     """How much is lost without a word; with `new_label` also what another label gains when it takes over."""
     places = moves.places(problem.original)
     rows = yield from problem.probe([problem.original.deleted(place) for place in places])
-    scores = [problem.score(row) for row in rows]
     first = problem.known(problem.original)
+    scores = [problem.loss(row) if new_label else problem.score(row) for row in rows]
     if new_label and first is not None:
         for rank, row in enumerate(rows):
             if (top := row.index(max(row))) != problem.label:
@@ -56,7 +56,8 @@ def by_saliency(problem: Problem, moves: Moves, *, drop: bool = False) -> Steps[
     """Softmax of what [UNK] costs, times the best replacement's score or, with `drop`, its gain over the original."""
     places = moves.places(problem.original)
     rows = yield from problem.probe([problem.original.replaced(place, UNKNOWN) for place in places])
-    saliency = np.array([problem.score(row) for row in rows], dtype=np.float32)
+    saliency = np.array([problem.loss(row) for row in rows], dtype=np.float32)
+    first = problem.known(problem.original)
     powers = np.exp(saliency - saliency.max(initial=0))
     shares = powers / powers.sum() if len(powers) else powers
     gains = np.zeros(len(shares))
@@ -66,7 +67,7 @@ def by_saliency(problem: Problem, moves: Moves, *, drop: bool = False) -> Steps[
         candidates = yield from moves.candidates(problem, problem.original, [place])
         found = yield from problem.probe(candidates)
         if found:
-            gains[rank] = max(map(problem.score, found)) - (problem.start.score if drop else 0)
+            gains[rank] = max(map(problem.loss, found)) - (problem.loss(first) if drop and first else 0)
     return [places[rank] for rank in problem.order((shares * gains).tolist())]
 
 

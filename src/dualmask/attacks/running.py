@@ -41,7 +41,7 @@ class Assault:
 
     def __init__(
         self, victim: object, attack: Attack, *, seed: int = 0, sequential: bool = False, width: int | None = None,
-        measure: str | None = "minilm", labels: Sequence[str] = (), tolerance: float = 1e-5,
+        measure: str | None = "minilm", labels: Sequence[str] = (), tolerance: float = 1e-4,
     ) -> None:
         self.victim: Victim = as_victim(victim, labels=labels)
         self.attack, self.seed, self.tolerance = attack, seed, 0.0 if sequential else tolerance
@@ -132,7 +132,7 @@ def device_of(victim: Victim) -> str:
 def attack(
     victim: object, examples: Sequence[Example], name: str = "textfooler", *, preset: str | None = None,
     options: Mapping[str, object] | None = None, samples: int | None = None, seed: int = 0, labels: Sequence[str] = (),
-    measure: str | None = "minilm", sequential: bool = False, width: int | None = None, tolerance: float = 1e-5,
+    measure: str | None = "minilm", sequential: bool = False, width: int | None = None, tolerance: float = 1e-4,
     out: str | Path | None = None,
     resume: bool = False, overwrite: bool = False, watch: Watch | None = None,
 ) -> list[AttackResult]:
@@ -140,7 +140,7 @@ def attack(
 
     `samples` takes so many of them at random, by the seed alone. `labels` names a function's or server's classes.
     `measure` names the sentence encoder that compares final texts with the originals (None: not compared).
-    Scores nearer to each other than `tolerance` count as equal; raise it for a victim of low precision.
+    Scores (log-odds) nearer than `tolerance`, a share of them, count as equal; raise it for a victim of low precision.
     `out` is a file of JSON Lines that is written as results come; `resume` goes on with it.
     """
     if not examples:
