@@ -407,7 +407,7 @@ def test_a_model_is_never_overwritten_unasked(saved: Path, tiny: Callable[[str],
 
 LAYERS = [
     ("errors", "seeds"), ("options", "cards"), ("resources", "packages", "package_cache", "hub"), ("text",),
-    ("models",), ("masking",), ("defences",), ("classifier",), ("storage", "checkpoints", "training_log", "training"),
+    ("results",), ("models",), ("masking",), ("defences",), ("classifier",), ("storage", "checkpoints", "training_log", "training"),
     ("attacks",), ("evaluation",), ("integration", "prediction", "answers", "display", "attack_display", "demo",
     "demo_page"), ("cli", "cli_attack", "cli_predict", "cli_resources"),
 ]  # fmt: skip

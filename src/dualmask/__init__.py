@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dualmask.attacks import ATTACKS as ATTACKS
-    from dualmask.attacks.results import AttackResult as AttackResult
     from dualmask.attacks.running import attack as attack
     from dualmask.classifier import DefendedClassifier as DefendedClassifier
     from dualmask.classifier import Masked as Masked
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from dualmask.options import TrainingOptions as TrainingOptions
     from dualmask.prediction import predict_file as predict_file
     from dualmask.resources import resolve as resolve
+    from dualmask.results import AttackResult as AttackResult
     from dualmask.text.examples import Dataset as Dataset
     from dualmask.text.examples import Example as Example
     from dualmask.text.examples import load_dataset as load_dataset
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "ATTACKS": "attacks", "AttackResult": "attacks.results", "attack": "attacks.running",
+    "ATTACKS": "attacks", "AttackResult": "results", "attack": "attacks.running",
     "DefendedClassifier": "classifier", "Masked": "classifier", "Predictions": "classifier",
     "DEFENCES": "defences", "build_defence": "defences", "Defence": "defences.base",
     "TrainingOptions": "options", "DualmaskError": "errors",

@@ -9,11 +9,13 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from dualmask.attacks import ATTACKS
 from dualmask.display import LONGEST, SHOWN
 from dualmask.text.words import Words
 
 if TYPE_CHECKING:
-    from dualmask.attacks.results import AttackResult, Tally
+    from dualmask.cli_attack import Request
+    from dualmask.results import AttackResult, Tally
     from dualmask.text.columns import Text as AnyText
 
 BEFORE, AFTER = "white on blue", "white on red"
@@ -39,6 +41,8 @@ def painted(words: Words, runs: Sequence[tuple[int, int]], style: str, *, bracke
         result.append(f"\u27e6{word}\u27e7" if brackets else word, style=style)
         done = stop
     result.append(words.text[done:max(done, LONGEST)].translate(SHOWN))
+    if len(words.text) > max(done, LONGEST):
+        result.append(f" \u2026 ({len(words.text) - max(done, LONGEST):,} more characters)", style="dim")
     return result
 
 
@@ -62,13 +66,26 @@ def attacked_text(result: "AttackResult", labels: Sequence[str], *, brackets: bo
     return Group(head, Text.assemble("  before  ", before), Text.assemble("  after   ", after), Text())
 
 
-def tally_table(counts: "Tally", seconds: float) -> Table:
+def setting(request: "Request", victim: object, attacked: int, given: int) -> Text:
+    """What the numbers below are about; without it they can't be quoted."""
+    preset = request.preset or next(iter(ATTACKS[request.attack].presets))
+    changed = "".join(f", {name}={value}" for name, value in request.options.items())
+    defence = getattr(getattr(victim, "defence", None), "name", None)
+    who = f"a model with the defence {defence}" if defence not in (None, "plain") else "a model without a defence"
+    if defence is None:
+        who = "a server"
+    return Text(f"{request.attack}, preset {preset}{changed}, seed {request.seed}, against {who} that it may ask "
+                f"(adaptive); {attacked:,} of {given:,} texts")
+
+
+def tally_table(results: Sequence["AttackResult"], counts: "Tally", seconds: float) -> Table:
     """Outcomes and costs."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold")
     for name, count in counts.outcomes.items():
         if count or name in ("succeeded", "failed", "skipped"):
-            table.add_row(name, f"{count:,}", MEANING[name])
+            reason = next((one.reason for one in results if one.outcome == name and one.reason), "")
+            table.add_row(name, f"{count:,}", MEANING[name] + (f"; the first: {reason}" if reason else ""))
     right, total = counts.attacked, counts.total
     table.add_row("accuracy before", share(right, total), "of all texts")
     table.add_row("accuracy under attack", share(right - counts.succeeded, total), "of all texts")
@@ -86,7 +103,7 @@ MEANING = {
     "succeeded": "the victim gives another label, asked twice", "failed": "the search found nothing",
     "skipped": "wrong before the attack", "out-of-queries": "the budget ended first",
     "out-of-time": "the time limit came first", "unconfirmed": "the victim did not repeat its answer",
-    "victim-error": "no usable answer; see reason in the records",
+    "victim-error": "no usable answer", "attack-error": "a fault of the attack itself",
 }
 
 

@@ -12,7 +12,7 @@ import typer
 
 from dualmask import __version__
 from dualmask.cli_resources import app as resources_app
-from dualmask.errors import DualmaskError
+from dualmask.errors import DualmaskError, OptionError, did_you_mean
 
 app = typer.Typer(
     help="Text classifiers with a defence against adversarial text built in.", no_args_is_help=True,
@@ -137,7 +137,7 @@ def attack(
     seed: Annotated[int, typer.Option(help="Of the sample and of the attack's random draws.")] = 0,
     out: Annotated[Path | None, typer.Option(help="File for one record a text (JSON Lines).")] = None,
     show: Annotated[int, typer.Option(min=0, help="Print so many changed texts.")] = 5,
-    similarity: Annotated[bool, typer.Option(help="Measure how near the changed texts stay.")] = True,
+    measure: Annotated[bool, typer.Option(help="Measure how similar the changed texts are.")] = True,
     undefended: Annotated[bool, typer.Option("--undefended", help="Attack the network without its defence.")] = False,
     labels: Annotated[str | None, typer.Option(help="A server's labels in its order, by commas.")] = None,
     text_column: TextColumn = None, label_column: LabelColumn = None, pair_column: PairColumn = None,
@@ -151,7 +151,7 @@ def attack(
     run(Request(
         victim=model, data=data, attack=attack, preset=preset, options=parse_assignments(option or []),
         samples=samples, seed=seed, labels=tuple(name.strip() for name in (labels or "").split(",") if name.strip()),
-        measure="minilm" if similarity else None, columns=Columns(text_column, label_column, pair_column), out=out,
+        measure="minilm" if measure else None, columns=Columns(text_column, label_column, pair_column), out=out,
         show=show, defended=not undefended, resume=resume, overwrite=overwrite, progress=not quiet))
 
 
@@ -185,7 +185,10 @@ def card(name: Annotated[str, typer.Argument(metavar="NAME", help="A name of 'du
     from dualmask.defences import DEFENCES
     from dualmask.display import method_card
 
-    Console().print(method_card(ATTACKS[name] if name in ATTACKS else DEFENCES.find(name)))
+    if name not in ATTACKS and name not in DEFENCES:
+        known = did_you_mean(name, [*DEFENCES, *ATTACKS])
+        raise OptionError(f"unknown defence or attack '{name}'{known} See 'dualmask list'.")
+    Console().print(method_card(ATTACKS[name] if name in ATTACKS else DEFENCES[name]))
 
 
 @app.command()

@@ -2,6 +2,7 @@
 """`dualmask attack`: a victim and labelled texts in, changed texts, counts and records out."""
 
 import shlex
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from dualmask.errors import OptionError
+from dualmask.results import HELD
 from dualmask.text.columns import FIND, Columns
 
 
@@ -38,11 +40,10 @@ class Request:
 
 
 def run(request: Request) -> None:
-    from dualmask.attack_display import show_results, tally_table
+    from dualmask.attack_display import setting, show_results, tally_table
     from dualmask.attacks import build_attack
-    from dualmask.attacks.results import AttackResult, tally
     from dualmask.attacks.running import attack
-    from dualmask.display import own_command
+    from dualmask.results import AttackResult, tally
     from dualmask.text.examples import load_examples
 
     check(request)
@@ -50,15 +51,14 @@ def run(request: Request) -> None:
     victim, labels = find_victim(request)
     examples = load_examples(request.data, labels=labels, columns=request.columns, part="test")
     began, console = time.perf_counter(), Console()
+    seen: list[AttackResult] = []
     total = min(request.samples or len(examples), len(examples))
-    fooled = held = 0
     with progress_bar(request.progress) as bar:
         task = bar.add_task(request.attack, total=total, counts="")
 
         def watch(result: AttackResult) -> None:
-            nonlocal fooled, held
-            fooled += result.outcome == "succeeded"
-            held += result.outcome not in ("succeeded", "skipped")
+            seen.append(result)
+            fooled, held = (sum(one.outcome in kinds for one in seen) for kinds in (("succeeded",), HELD))
             bar.update(task, advance=1, counts=f"{fooled} fooled, {held} held")
 
         results = attack(
@@ -66,12 +66,15 @@ def run(request: Request) -> None:
             seed=request.seed, labels=labels, measure=request.measure, out=request.out, resume=request.resume,
             overwrite=request.overwrite, watch=watch)
     show_results(console, results, labels, shown=request.show)
-    console.print(tally_table(tally(results), time.perf_counter() - began))
+    console.print(setting(request, victim, len(results), len(examples)), soft_wrap=True)
+    console.print(tally_table(results, tally(results), time.perf_counter() - began))
     if request.out:
         console.print(Text(f"records: {request.out}"), soft_wrap=True)
     else:
-        command = shlex.join([own_command(), "attack", request.victim, request.data, "--attack", request.attack])
-        console.print(Text(f"to keep one record for each text: {command} --out attack.jsonl", "dim"), soft_wrap=True)
+        from dualmask.display import own_command
+
+        again = shlex.join([own_command(), *sys.argv[1:], "--out", "attack.jsonl"])
+        console.print(Text(f"to keep one record for each text: {again}", "dim"), soft_wrap=True)
 
 
 def check(request: Request) -> None:

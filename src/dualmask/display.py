@@ -2,11 +2,13 @@
 """Answers, defences and training results in the terminal; readable without colour too."""
 
 import os
+import re
 import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
+from inspect import getsource
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args, get_origin, get_type_hints
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from dualmask.text.columns import Text as Words
 
 MARK = "strike white on red"
+NOTE = re.compile(r"^    (\w+): .*?  # (.+)$", re.M)
 LONGEST = 1200  # characters of a text that are shown
 # A text may hold what moves the cursor, rings the bell or turns the writing round. Each is shown as one other
 # character, so that the places of marks stay right.
@@ -186,13 +189,24 @@ def _options(kind: type["Method"]) -> list[Table]:
 def option_table(options: type, presets: Mapping[str, Mapping[str, object]], title: str) -> Table:
     """Every field of an options class: default, values, and what each preset changes."""
     changed = {name: preset for name, preset in presets.items() if preset}
-    table = Table("name", "values", "default", *changed, title=title, title_justify="left", title_style="bold")
-    hints = get_type_hints(options)
+    first = next(iter(presets), "")
+    heads = [f"{name} (default)" if name == first else name for name in changed]
+    usual = "without preset" if first in changed else "default"
+    table = Table("name", "values", usual, *heads, "meaning", title=title, title_justify="left", title_style="bold")
+    hints, notes = get_type_hints(options), option_notes(options)
     for option in fields(options):
         others = [shown(preset[option.name]) if option.name in preset else "" for preset in changed.values()]
-        cells = (values_of(hints[option.name]), shown(option.default), *others)
+        cells = (values_of(hints[option.name]), shown(option.default), *others, notes.get(option.name, ""))
         table.add_row(Text(option.name, "bold"), *map(Text, cells))
     return table
+
+
+def option_notes(options: type) -> dict[str, str]:
+    """What the source says beside each field: the one place where it is written down."""
+    notes: dict[str, str] = {}
+    for kind in options.__mro__[-2::-1]:
+        notes |= dict(NOTE.findall(getsource(kind)))
+    return notes
 
 
 def values_of(hint: object) -> str:

@@ -3,7 +3,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -29,9 +28,9 @@ Family = Literal["characters", "words", "gradients"]
 
 # What TextDefender lays over every attack (Li et al. 2021), besides the attack's own rules
 TEXTDEFENDER: Mapping[str, object] = {
-    "queries_per_word": 50.0, "max_share": 0.3, "similarity": 0.840845057, "metric": "angular", "window": 15,
-    "skip_short": True, "reference": "current", "fix_premise": True,
+    "queries_per_word": 50.0, "max_share": 0.3, "overlaid": True, "fix_premise": True, "split": "left-end",
 }
+OVERLAID = SameMeaning(0.840845057, metric="angular", window=15, skip_short=True, reference="current")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,19 +40,20 @@ class AttackOptions:
     queries: int | None = None  # at most so many for one text, the first look included
     queries_per_word: float | None = None  # or so many for each word of it
     seconds: float | None = None  # of work on one text
-    stop_words: StopWords = "nltk"
+    stop_words: StopWords = "nltk"  # words that are never changed
     split: Rule = "both-ends"  # how words are told from punctuation
-    follow_words: bool = False
-    any_success: bool = False
-    fix_premise: bool = False
-    max_words: int | None = None
+    follow_words: bool = False  # places move along when words are inserted; TextAttack's do not
+    any_success: bool = False  # any text that fools the victim ends the search, not only the one that scores best
+    fix_premise: bool = False  # of a pair only the second text is changed
+    max_words: int | None = None  # words that may be changed
     max_share: float | None = None  # of the words
     similarity: float | None = None  # least similarity of sentence vectors; none: not checked
-    metric: Metric = "cosine"
+    metric: Metric = "cosine"  # of sentence vectors; angular: 1 minus the angle as a share of the half circle
     window: int | None = None  # words around the edit that are compared; none: the whole text
     skip_short: bool = False  # texts shorter than the window are not compared
-    reference: Reference = "original"
-    sentence_encoder: str = "minilm"
+    reference: Reference = "original"  # what changed texts are compared with
+    overlaid: bool = False  # TextDefender's check of the meaning besides: angular 0.8408 in windows of 15 words
+    sentence_encoder: str = "minilm"  # or use, a folder, a hub id
 
     def __post_init__(self) -> None:
         given = {name: getattr(self, name) for name in ("queries", "queries_per_word", "window", "max_words")}
@@ -79,6 +79,7 @@ class Attack(Method):
 
     noun: ClassVar[str] = "attack"
     family: ClassVar[Family]
+    round_down: ClassVar[bool] = False  # the number of words that a share stands for
     Options: ClassVar[type] = AttackOptions
     options: AttackOptions
 
@@ -86,6 +87,8 @@ class Attack(Method):
         self.options = options if options is not None else self.Options()
         self.tools = tools or Tools()
         self.sequential = False  # TextAttack's order of questions, down to its accidents
+        self.victim: Victim | None = None  # whom it is made for, where the attack must know
+        self._moves: tuple[bool, Moves] | None = None
 
     # What a recipe says
 
@@ -106,7 +109,7 @@ class Attack(Method):
 
     def oracles(self, victim: Victim, device: str) -> dict[str, Oracle]:
         """The models it asks besides the victim, by the names that its questions use."""
-        if self.options.similarity is None:
+        if self.options.similarity is None and not self.options.overlaid:
             return {}
         if self.tools.sentences is None:
             from dualmask.models.sentences import find_sentence_encoder
@@ -116,17 +119,24 @@ class Attack(Method):
 
     # What follows from it
 
-    @cached_property
+    @property
     def moves(self) -> Moves:
+        if self._moves is None or self._moves[0] != self.sequential:
+            self._moves = self.sequential, self._new_moves()
+        return self._moves[1]
+
+    def _new_moves(self) -> Moves:
         options = self.options
         constraints: list[Constraint] = []
         if options.max_words is not None or options.max_share is not None:
-            constraints.append(FewWords(most=options.max_words, share=options.max_share))
+            constraints.append(FewWords(most=options.max_words, share=options.max_share, round_down=self.round_down))
         constraints += self.constraints()
         if options.similarity is not None:
             constraints.append(SameMeaning(
                 options.similarity, metric=options.metric, window=options.window, skip_short=options.skip_short,
                 reference=options.reference))
+        if options.overlaid:
+            constraints.append(OVERLAID)
         return Moves(self.transformations(), constraints, self.editable(), list if self.sequential else sorted)
 
     def terms(self, words: Words, *, tolerance: float) -> Terms:

@@ -43,7 +43,8 @@ class BertAttack(Attack):
     Deviations: the language model is minilm with an adapter that this library ships, not bert-base-uncased. The
     TextAttack presets take the first K combinations of pieces, which is what its code does in effect, with K = 8
     (0.3.11) or 48 (0.3.10); 'paper' takes K = 48 and the likeliest combinations, refuses stop words and keeps the case.
-    Words are ranked by [UNK] where the paper writes [MASK]. Similarity is checked while searching, not afterwards.
+    Words are ranked by [UNK] where the paper writes [MASK]. Similarity is checked while searching, not afterwards. The
+    original's threshold on the model's scores is missing; for its filter of antonyms set cosine=0.4.
     Relations: BAE masks the word first; TextFooler's candidates know no context.
     """
 

@@ -3,7 +3,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from math import ceil, inf
+from math import ceil, floor, inf
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -63,13 +63,15 @@ class OneByOne(ABC):
 class FewWords(OneByOne):
     """At most so many words, or so large a share of the shorter text, differ in their place from the original's."""
 
-    def __init__(self, *, most: int | None = None, share: float | None = None) -> None:
-        self.most, self.share = most, share
+    def __init__(
+        self, *, most: int | None = None, share: float | None = None, round_down: bool = False,
+    ) -> None:
+        self.most, self.share, self.rounding = most, share, floor if round_down else ceil
 
     def allows(self, words: Words, original: Words) -> bool:
         most: float = inf if self.most is None else self.most
         if self.share is not None:
-            most = min(most, ceil(min(len(words), len(original)) * self.share))
+            most = min(most, self.rounding(min(len(words), len(original)) * self.share))
         return words.differing(original) <= most
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from dualmask.attacks.problem import Problem, Question, Steps
-from dualmask.models.victim import VictimError
+from dualmask.errors import DualmaskError, OptionError
+from dualmask.models.victim import VictimError, VictimUnreachableError
 from dualmask.text.encoding import packed
 
 
@@ -45,6 +46,7 @@ class Station:
         self.run = 0  # items that the model saw
         self.calls = 0
         self.seconds = 0.0
+        self._useful = False  # whether it has ever answered
         self._kept: OrderedDict[Hashable, object] = OrderedDict()
 
     def ask(self, items: Iterable[Hashable]) -> dict[Hashable, object]:
@@ -62,17 +64,28 @@ class Station:
             batch = [new[place] for place in places]
             found.update(zip(batch, self._answered(batch), strict=True))
         self.seconds += time.perf_counter() - began
+        self._check(list(found.values()))
         if self.oracle.memory:
             self._kept.update((item, found[item]) for item in new)
             while len(self._kept) > self.oracle.memory:
                 self._kept.popitem(last=False)
         return found
 
+    def _check(self, answers: Sequence[object]) -> None:
+        """An oracle that has failed for several texts and never done anything else is set up wrongly."""
+        failures = [answer for answer in answers if isinstance(answer, Failure)]
+        self._useful = self._useful or len(failures) < len(answers)
+        if len(failures) > 1 and not self._useful:
+            raise VictimError(f"the victim failed for each of the first {len(failures)} texts; the first time: "
+                              f"{failures[0].reason}")
+
     def _answered(self, batch: list[Hashable]) -> list[object]:
         self.calls += 1
         self.run += len(batch)
         try:
             return list(self.oracle.answers(batch))
+        except (OptionError, VictimUnreachableError):  # no text's fault
+            raise
         except Exception as error:
             full = out_of_memory(error)
             if not (full or self.tolerant) or (len(batch) == 1 and not self.tolerant):
@@ -97,7 +110,7 @@ class Ending(NamedTuple):
 
     problem: Problem
     result: object = None
-    stopped: str = ""  # "out-of-time" or "victim-error"
+    stopped: str = ""  # "out-of-time", "victim-error" or "attack-error"
     reason: str = ""
 
 
@@ -178,6 +191,10 @@ class Engine:
             return Ending(one.problem, result=stop.value)
         except VictimError as error:
             return Ending(one.problem, stopped="victim-error", reason=str(error))
+        except DualmaskError:  # settings, or a resource that is missing
+            raise
+        except Exception as error:  # a long run must not end because one text shows a fault of the attack
+            return Ending(one.problem, stopped="attack-error", reason=f"{type(error).__name__}: {error}")
         finally:
             one.problem.seconds += time.perf_counter() - began
         if one.problem.seconds > one.problem.terms.seconds:

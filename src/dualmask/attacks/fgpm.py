@@ -34,7 +34,7 @@ class FGPM(Attack):
 
     Paper: Wang, Yang, Deng, He, Adversarial Training with Fast Gradient Projection Method against Synonym Substitution
     Based Text Attacks, AAAI 2021.
-    Idea: (synonym's embedding - word's embedding) times the gradient of the loss, largest over all words and their
+    Idea: (synonym's embedding - word's embedding) times the gradient, largest over all words and their
     synonyms; one forward and one backward pass for a substitution.
     Acts at: words outside a list of 21 stop words, at most a quarter of them; a word may be replaced again.
     Deviations: the paper attacks models on GloVe vectors. Here a word's embedding is the mean of its pieces' rows in
@@ -48,6 +48,7 @@ class FGPM(Attack):
     paper: ClassVar[Paper | None] = Paper(
         "Adversarial Training with Fast Gradient Projection Method against Synonym Substitution Based Text Attacks",
         "Wang, Yang, Deng, He", "AAAI 2021", "arXiv:2008.03709")
+    round_down: ClassVar[bool] = True
     Options = FGPMOptions
     presets: ClassVar = {"paper": Preset({})}
     options: FGPMOptions

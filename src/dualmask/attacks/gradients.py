@@ -16,7 +16,7 @@ from dualmask.attacks.pieces import PIECE_MARKS, piece_marks, tokens_of
 from dualmask.attacks.problem import Problem, Question, Steps
 from dualmask.classifier import DefendedClassifier
 from dualmask.errors import OptionError
-from dualmask.models.victim import ClassifierVictim, Victim
+from dualmask.models.victim import Victim
 from dualmask.text.encoding import characters
 from dualmask.text.examples import Text
 from dualmask.text.words import Words
@@ -30,7 +30,7 @@ Vectors = NDArray[np.float32]
 
 def white_box(victim: Victim, attack: str) -> DefendedClassifier:
     """The classifier behind a victim; refused where there is none to look into."""
-    if isinstance(victim, ClassifierVictim) and isinstance(victim.classifier, DefendedClassifier):
+    if isinstance(victim.classifier, DefendedClassifier):
         return victim.classifier
     raise OptionError(f"the attack '{attack}' needs gradients, and this victim only answers; give a DefendedClassifier "
                       "(dualmask.defend wraps a Hugging Face model), or choose an attack that only asks.")
@@ -48,6 +48,11 @@ class Gradient(NamedTuple):
     ends: list[int]
     ids: list[int]
     vectors: Vectors  # (tokens, size)
+
+    def cut(self) -> "Gradient":
+        """Without the tokens that the defence cut off."""
+        known = len(self.vectors)
+        return Gradient(self.starts[:known], self.ends[:known], self.ids[:known], self.vectors[:len(self.starts)])
 
     def word_vectors(self, words: Words) -> list[Vectors]:
         """For each word the mean over its tokens; zeros for a word that was cut off."""
@@ -96,7 +101,7 @@ class GradientOracle:
             found.append(Gradient(
                 [start + by for (start, _), by in zip(spans, moved, strict=True)],
                 [end + by for (_, end), by in zip(spans, moved, strict=True)],
-                [encoding["input_ids"][row][token] for token in tokens], totals[row]))
+                [encoding["input_ids"][row][token] for token in tokens], totals[row]).cut())
         return found
 
     def _gradients(self, texts: Sequence[Text], labels: Sequence[int]) -> list[Vectors]:
@@ -124,7 +129,7 @@ class GradientOracle:
         if len({len(part) for part in rows}) > 1:
             raise OptionError("this defence changes the number of tokens differently in each view, so a gradient "
                               "attack can't tell which words they come from; use an attack that only asks.")
-        return torch.stack(rows).sum(dim=0).cpu().numpy().astype(np.float32)
+        return torch.stack(rows).sum(dim=0).float().cpu().numpy()
 
 
 class EmbeddingOracle:
@@ -189,7 +194,7 @@ def gains_of(problem: Problem, current: Words, pool: Proposals) -> Steps[list[fl
     """(new embedding - old embedding) times the gradient at the old word, for each exchange."""
     if not pool:
         return []
-    gradient = (yield Question("gradients", [(current.value, problem.label)]))[0]
+    gradient = yield from problem.slope("gradients", current)
     slopes = gradient.word_vectors(current)
     old = yield Question("embeddings", [current[place] for place, _ in pool])
     new = yield Question("embeddings", [word for _, word in pool])

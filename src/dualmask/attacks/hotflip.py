@@ -11,7 +11,7 @@ from dualmask.attacks.engine import Oracle
 from dualmask.attacks.gradients import EmbeddingOracle, FlipOracle, Flips, GradientOracle, gains_of, white_box
 from dualmask.attacks.moves import Constraint, Proposals, Transformation
 from dualmask.attacks.pieces import tokens_of
-from dualmask.attacks.problem import Answer, Problem, Question, Steps
+from dualmask.attacks.problem import Answer, Problem, Steps
 from dualmask.attacks.searches import beam
 from dualmask.attacks.transformations import near_words
 from dualmask.cards import Paper, Preset
@@ -86,7 +86,7 @@ class VocabularyFlips:
         self.most = most
 
     def __call__(self, problem: Problem, current: Words, places: Sequence[int]) -> Steps[Proposals]:
-        flips: Flips = (yield Question("flips", [(current.value, problem.label)]))[0]
+        flips: Flips = yield from problem.slope("flips", current)
         found = []
         for place in places:
             rows = tokens_of(flips.gradient.starts, flips.gradient.ends, *current.spans[place])

@@ -37,15 +37,15 @@ class Moves:
 
     def places(self, current: Words, among: Iterable[int] | None = None) -> list[int]:
         """The words that may be edited, in the order of the text unless arranged otherwise."""
-        if current.editable is None:
+        if current.editable is None or current.editable[0] is not self:
             places = set(range(len(current)))
             for allowed in self.editable:
                 places = places & set(allowed(current))
-            current.editable = tuple(self.arrange(places))
+            current.editable = self, self.arrange(places)
         if among is None:
-            return list(current.editable)
+            return current.editable[1]
         wanted = set(among)
-        return [place for place in current.editable if place in wanted]
+        return [place for place in current.editable[1] if place in wanted]
 
     def candidates(
         self, problem: Problem, current: Words, among: Iterable[int] | None = None,

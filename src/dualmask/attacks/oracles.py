@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from dualmask.attacks.problem import Row
-from dualmask.models.victim import ClassifierVictim, Victim, checked
+from dualmask.models.victim import Victim, checked
 from dualmask.text.encoding import characters, readable
 from dualmask.text.examples import Text
 
@@ -21,14 +21,13 @@ WHOLE = 1 << 40  # no limit: the oracle packs by itself
 
 
 class VictimOracle:
-    """Rows of probabilities. A classifier of this library packs by tokens itself and gets whole rounds."""
+    """Rows of probabilities."""
 
     memory = 0  # a defence with fresh noise must be asked each time; a problem remembers its own texts
 
-    def __init__(self, victim: Victim, *, rows: int = 32) -> None:
-        own = isinstance(victim, ClassifierVictim)
+    def __init__(self, victim: Victim, *, rows: int | None = None) -> None:
         self.victim = victim
-        self.rows, self.cells = (4096, WHOLE) if own else (rows, 1 << 17)
+        self.rows, self.cells = rows or victim.rows, WHOLE
 
     def lengths(self, items: Sequence[Text]) -> list[int]:
         return [characters(text) for text in items]
@@ -51,7 +50,7 @@ class SentenceOracle:
         return [len(text) for text in items]
 
     def answers(self, items: Sequence[str]) -> list[NDArray[np.floating]]:
-        return list(self.encoder.encode(items))
+        return [row.copy() for row in self.encoder.encode(items)]  # a view would keep its whole batch in memory
 
 
 class Filled(NamedTuple):
@@ -67,9 +66,10 @@ class LanguageModelOracle:
     """For every token of an unmasked text the `most` likeliest ones, in one pass."""
 
     memory = 1 << 12
-    rows, cells = 64, 1 << 15
+    rows = 64
 
     def __init__(self, language_model: "MaskedLanguageModel", *, most: int, device: str = "cpu") -> None:
+        self.cells = (1 << 15) * 30_000 // max(len(language_model.tokenizer), 30_000)  # characters: logits need room
         language_model.model.to(torch.device(device))  # type: ignore[arg-type]
         self.model = language_model.model
         self.tokenizer = language_model.tokenizer
@@ -92,5 +92,6 @@ class LanguageModelOracle:
             ids = top.indices.to(torch.int32).cpu().numpy()
         lengths = encoding["attention_mask"].sum(dim=1).tolist()
         return [Filled([start for start, _ in offsets[row][:length]],
-                       [end for _, end in offsets[row][:length]], ids[row, :length], losses[row, :length])
+                       [end for _, end in offsets[row][:length]], ids[row, :length].copy(),
+                       losses[row, :length].copy())
                 for row, length in enumerate(lengths)]

@@ -92,11 +92,15 @@ class Terms:
 class Problem:
     """An example, its random streams, and everything asked so far."""
 
-    def __init__(self, words: Words, label: int, *, streams: Streams, terms: Terms, number: int = 0) -> None:
+    def __init__(
+        self, words: Words, label: int, *, streams: Streams, terms: Terms, number: int = 0, unknown: str = "[UNK]",
+    ) -> None:
         self.number = number  # of the example in the data
+        self.unknown = unknown  # what the victim reads as an unknown word
         self.original, self.label, self.streams, self.terms = words, label, streams, terms
         self.queries = 0  # every text asked about, counted each time: what papers report
         self.rows = 0  # texts that the victim really had to read for this example
+        self.gradients = 0  # backward passes
         self.seconds = 0.0
         self.start = Answer(words, inf, True)
         self.best = self.start
@@ -135,6 +139,11 @@ class Problem:
         self.rows += 1
         rows: list[Row] = yield Question("victim", [words.value])
         return rows[0]
+
+    def slope(self, oracle: str, words: Words) -> Steps[Any]:
+        """A white-box answer about a text; counted apart."""
+        self.gradients += 1
+        return (yield Question(oracle, [(words.value, self.label)]))[0]
 
     def _rows(self, texts: Sequence[Words]) -> Steps[list[Row]]:
         if self.queries + len(texts) > self.terms.queries:

@@ -10,7 +10,7 @@ from dualmask.attacks.base import TEXTDEFENDER, Attack, AttackOptions, Family
 from dualmask.attacks.moves import Transformation
 from dualmask.attacks.problem import Answer, Problem, Steps
 from dualmask.attacks.rankings import by_saliency
-from dualmask.attacks.searches import greedy
+from dualmask.attacks.searches import greedy, in_turn
 from dualmask.attacks.transformations import Neighbours, WordNetSynonyms
 from dualmask.cards import Paper, Preset
 from dualmask.options import least
@@ -21,6 +21,7 @@ class PWWSOptions(AttackOptions):
     source: Literal["wordnet", "vectors"] = "wordnet"
     same_part: bool = False  # only synonyms of the word's own part of speech
     gain: Literal["score", "drop"] = "score"  # what the saliency is multiplied with
+    search: Literal["greedy", "fixed"] = "greedy"  # ask again about every synonym, or put in the one chosen beforehand
     tagger: str = "shipped"  # for same_part
     neighbours: int = least(1, 50)  # for source "vectors"
     synonyms: str = "shipped"
@@ -34,9 +35,10 @@ class PWWS(Attack):
     Idea: the best synonym of every word is found first; words are then replaced in the order of softmax(what [UNK]
     costs) times what that synonym brings, until the label changes.
     Acts at: words but stop words; no check of the meaning.
-    Deviations: 'textattack-0.3.11' takes synonyms of all parts of speech and multiplies by the best score itself, not
-    by the gain; 'paper' has both as published, but names are not exchanged for names of the other class (that needs a
-    recogniser of entities). 'textdefender-2021' has no WordNet: 50 neighbours in word-vector space.
+    Deviations: 'textattack-0.3.11' takes synonyms of all parts of speech, multiplies by the best score itself, not by
+    the gain, and asks about every synonym again when a word's turn comes; 'paper' is as published, but that names are
+    not exchanged for names of the other class (that needs a recogniser of entities). 'textdefender-2021' has no
+    WordNet: 50 neighbours in word-vector space.
     Relations: TextFooler ranks by deletion and filters by meaning.
     """
 
@@ -49,8 +51,8 @@ class PWWS(Attack):
     presets: ClassVar = {
         "textattack-0.3.11": Preset({}),
         "textattack-0.3.10": Preset({"split": "left-end"}),
-        "paper": Preset({"same_part": True, "gain": "drop", "stop_words": "none", "any_success": True}),
-        "textdefender-2021": Preset({**TEXTDEFENDER, "source": "vectors"}),
+        "paper": Preset({"same_part": True, "gain": "drop", "search": "fixed", "stop_words": "none"}),
+        "textdefender-2021": Preset({**TEXTDEFENDER, "source": "vectors", "search": "fixed"}),
     }
     options: PWWSOptions
 
@@ -64,4 +66,7 @@ class PWWS(Attack):
         return [WordNetSynonyms(self.tools.wordnet or load_wordnet(), tagger=tagger)]
 
     def search(self, problem: Problem) -> Steps[Answer]:
-        return greedy(problem, self.moves, partial(by_saliency, drop=self.options.gain == "drop"))
+        drop = self.options.gain == "drop"
+        if self.options.search == "fixed":
+            return in_turn(problem, self.moves, drop=drop)
+        return greedy(problem, self.moves, partial(by_saliency, drop=drop))

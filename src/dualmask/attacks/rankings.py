@@ -7,18 +7,17 @@ from collections.abc import Callable
 import numpy as np
 
 from dualmask.attacks.moves import Moves
-from dualmask.attacks.problem import Problem, Question, Steps
+from dualmask.attacks.problem import Problem, Steps
 from dualmask.text.words import Words
 
-UNKNOWN = "[UNK]"
 SENTENCE = re.compile(r"[^.!?]+[.!?]*")
 Ranking = Callable[[Problem, Moves], Steps[list[int]]]
 
 
 def by_unknown(problem: Problem, moves: Moves) -> Steps[list[int]]:
-    """How much is lost when a word becomes [UNK]."""
+    """How much is lost when a word becomes an unknown one."""
     places = moves.places(problem.original)
-    rows = yield from problem.probe([problem.original.replaced(place, UNKNOWN) for place in places])
+    rows = yield from problem.probe([problem.original.replaced(place, problem.unknown) for place in places])
     return [places[rank] for rank in problem.order([problem.score(row) for row in rows])]
 
 
@@ -54,21 +53,28 @@ def by_sentences(problem: Problem, moves: Moves) -> Steps[list[int]]:
 
 def by_saliency(problem: Problem, moves: Moves, *, drop: bool = False) -> Steps[list[int]]:
     """Softmax of what [UNK] costs, times the best replacement's score or, with `drop`, its gain over the original."""
+    return [place for place, _ in (yield from salient_choices(problem, moves, drop=drop))]
+
+
+def salient_choices(problem: Problem, moves: Moves, *, drop: bool = False) -> Steps[list[tuple[int, Words | None]]]:
+    """The same places, each with the original changed there in the best way; None where nothing can be done."""
     places = moves.places(problem.original)
-    rows = yield from problem.probe([problem.original.replaced(place, UNKNOWN) for place in places])
+    rows = yield from problem.probe([problem.original.replaced(place, problem.unknown) for place in places])
     saliency = np.array([problem.loss(row) for row in rows], dtype=np.float32)
     first = problem.known(problem.original)
     powers = np.exp(saliency - saliency.max(initial=0))
     shares = powers / powers.sum() if len(powers) else powers
-    gains = np.zeros(len(shares))
+    gains, best = np.zeros(len(shares)), list[Words | None]([None] * len(shares))
     for rank, place in enumerate(places[:len(shares)]):
         if problem.spent:
             break
         candidates = yield from moves.candidates(problem, problem.original, [place])
         found = yield from problem.probe(candidates)
         if found:
-            gains[rank] = max(map(problem.loss, found)) - (problem.loss(first) if drop and first else 0)
-    return [places[rank] for rank in problem.order((shares * gains).tolist())]
+            losses = [problem.loss(row) for row in found]
+            gains[rank] = max(losses) - (problem.loss(first) if drop and first else 0)
+            best[rank] = candidates[problem.order(losses)[0]]
+    return [(places[rank], best[rank]) for rank in problem.order((shares * gains).tolist())]
 
 
 def by_prefixes(problem: Problem, moves: Moves, *, tail_weight: float = 1.0) -> Steps[list[int]]:
@@ -90,8 +96,7 @@ def by_prefixes(problem: Problem, moves: Moves, *, tail_weight: float = 1.0) -> 
 def by_gradient(problem: Problem, moves: Moves) -> Steps[list[int]]:
     """The L1 norm of the loss's gradient with respect to a word's embedding; costs one backward pass."""
     places = moves.places(problem.original)
-    found = yield Question("gradients", [(problem.original.value, problem.label)])
-    vectors = found[0].word_vectors(problem.original)
+    vectors = (yield from problem.slope("gradients", problem.original)).word_vectors(problem.original)
     return [places[rank] for rank in problem.order([float(np.abs(vectors[place]).sum()) for place in places])]
 
 

@@ -6,7 +6,7 @@ from math import exp
 
 from dualmask.attacks.moves import Moves
 from dualmask.attacks.problem import Answer, Problem, Steps
-from dualmask.attacks.rankings import Ranking
+from dualmask.attacks.rankings import Ranking, salient_choices
 from dualmask.text.words import Words
 
 SAME = 1e-6  # similarities nearer than this are equal
@@ -29,6 +29,20 @@ def greedy(problem: Problem, moves: Moves, ranking: Ranking) -> Steps[Answer]:
         current = answers[0]
         if current.fooled:
             return most_similar(answers)
+    return current
+
+
+def in_turn(problem: Problem, moves: Moves, *, drop: bool) -> Steps[Answer]:
+    """PWWS's own way: each word's replacement is chosen beforehand, on the original, and put in even if it harms."""
+    current = problem.start
+    for place, changed in (yield from salient_choices(problem, moves, drop=drop)):
+        if changed is None or problem.spent:
+            break
+        allowed = yield from moves.allowed(problem, [current.words.replaced(place, changed[place])], current.words)
+        answers = yield from problem.ask(allowed)
+        current = answers[0] if answers else current
+        if current.fooled:
+            break
     return current
 
 

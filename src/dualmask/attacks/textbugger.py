@@ -11,7 +11,7 @@ from dualmask.attacks.engine import Oracle
 from dualmask.attacks.gradients import GradientOracle, white_box
 from dualmask.attacks.moves import Transformation
 from dualmask.attacks.problem import Answer, Problem, Steps
-from dualmask.attacks.rankings import Ranking, by_deletion, by_gradient, by_sentences
+from dualmask.attacks.rankings import Ranking, by_deletion, by_gradient, by_sentences, by_unknown
 from dualmask.attacks.searches import greedy
 from dualmask.attacks.transformations import LetterEdit, LookAlikes, Neighbours, deleted, mistyped, spaced, swapped
 from dualmask.cards import Paper, Preset
@@ -25,7 +25,7 @@ class TextBuggerOptions(AttackOptions):
     keyboard: bool = False  # also letters beside each other on a keyboard
     neighbours: int = least(1, 5)
     synonyms: str = "shipped"  # or a file of word vectors
-    ranking: Literal["delete", "sentences", "gradient"] = "delete"
+    ranking: Literal["delete", "unk", "sentences", "gradient"] = "delete"
     similarity: float | None = 0.8
     metric: Metric = "angular"
 
@@ -40,7 +40,7 @@ class TextBugger(Attack):
     inserted space goes on with places that are off by one, all as TextAttack does; 'paper' ranks sentences first,
     then their words, tries keyboard neighbours too, measures the cosine and follows its words. Its white-box ranking
     is ranking=gradient. Synonyms and sentence vectors are this library's (see TextFooler's card).
-    'textdefender-2021' has no bugs in letters at all, but 50 synonyms.
+    'textdefender-2021' has no bugs in letters at all, but 50 synonyms, and ranks by [UNK].
     Relations: DeepWordBug with more kinds of edits and a check of the meaning.
     """
 
@@ -55,7 +55,7 @@ class TextBugger(Attack):
         "textattack-0.3.10": Preset({"split": "left-end"}),
         "paper": Preset({"ranking": "sentences", "keyboard": True, "metric": "cosine", "follow_words": True,
                          "any_success": True, "stop_words": "none"}),
-        "textdefender-2021": Preset({**TEXTDEFENDER, "letters": False, "neighbours": 50}),
+        "textdefender-2021": Preset({**TEXTDEFENDER, "letters": False, "neighbours": 50, "ranking": "unk"}),
     }
     options: TextBuggerOptions
 
@@ -75,5 +75,6 @@ class TextBugger(Attack):
         return [*found, Neighbours(self.synonyms(self.options.synonyms), most=self.options.neighbours)]
 
     def search(self, problem: Problem) -> Steps[Answer]:
-        rankings: dict[str, Ranking] = {"delete": by_deletion, "sentences": by_sentences, "gradient": by_gradient}
+        rankings: dict[str, Ranking] = {
+            "delete": by_deletion, "unk": by_unknown, "sentences": by_sentences, "gradient": by_gradient}
         return greedy(problem, self.moves, rankings[self.options.ranking])

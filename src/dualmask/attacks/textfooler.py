@@ -59,7 +59,7 @@ class TextFooler(Attack):
         "textattack-0.3.11": Preset({}),
         "textattack-0.3.10": Preset({"split": "left-end"}),
         "paper": Preset({"cosine": 0.7, "new_label": True, "any_success": True}),
-        "textdefender-2021": Preset({**TEXTDEFENDER, "cosine": None}),
+        "textdefender-2021": Preset({**TEXTDEFENDER, "cosine": None, "overlaid": False}),  # the check is its own
     }
     options: TextFoolerOptions
 

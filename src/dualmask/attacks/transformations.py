@@ -107,11 +107,16 @@ class WordNetSynonyms(WordByWord):
 
     def __init__(self, wordnet: "WordNet", *, tagger: "Tagger | None" = None) -> None:
         self.wordnet, self.tagger = wordnet, tagger
+        self._tagged: dict[str, list[str]] = {}  # texts whose words are being asked for
 
     def __call__(self, problem: Problem, current: Words, places: Sequence[int]) -> Proposals:
         if self.tagger is None:
             return super().__call__(problem, current, places)
-        tags = self.tagger(current.words)
+        if current.text not in self._tagged:
+            if len(self._tagged) >= 4096:
+                self._tagged.clear()
+            self._tagged[current.text] = self.tagger(current.words)
+        tags = self._tagged[current.text]
         return [(place, name) for place in places if (part := PARTS.get(tags[place])) is not None
                 for name in self._single(current[place], self.wordnet.synonyms_of(current[place], part))]
 

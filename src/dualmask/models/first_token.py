@@ -14,7 +14,9 @@ from torch.nn import functional as F
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-FAMILIES = ("bert", "camembert", "electra", "roberta", "xlm-roberta")  # their layers are built alike
+# Their layers are built alike, and their heads read the first token; a class of the user's own may read others
+CLASSES = tuple(f"{family}ForSequenceClassification" for family in ("Bert", "Camembert", "Electra", "Roberta",
+                                                                    "XLMRoberta"))
 wanted = threading.local()  # .alone: this thread's pass needs the first token only
 
 
@@ -30,7 +32,8 @@ def first_token_only(possible: bool) -> Iterator[None]:
 
 def shorten(model: "PreTrainedModel") -> None:
     """Let the last layer skip work, in place; weights, keys and answers stay the same."""
-    if model.config.model_type in FAMILIES and not getattr(model.config, "is_decoder", False):
+    known = type(model).__name__ in CLASSES and type(model).__module__.startswith("transformers.")
+    if known and not getattr(model.config, "is_decoder", False):
         last = cast(Any, model.base_model).encoder.layer[-1]
         last.__class__ = _short_layer(type(last))  # type: ignore[arg-type]
 
@@ -58,5 +61,16 @@ def _short_layer(kind: type[nn.Module]) -> type[nn.Module]:
             found = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask, scale=attention.scaling)
             return self.feed_forward_chunk(self.attention.output(found.transpose(1, 2).flatten(2), first))
 
+        def __reduce_ex__(self, protocol: Any) -> Any:
+            return _remade, (kind, self.__dict__.copy())  # this class has no place to be imported from
+
     ShortLayer.__name__ = kind.__name__  # reports about the model show its own layers
     return ShortLayer
+
+
+def _remade(kind: type[nn.Module], state: dict[str, Any]) -> nn.Module:
+    """A pickled or copied layer."""
+    layer = kind.__new__(kind)
+    layer.__setstate__(state)  # type: ignore[no-untyped-call]
+    layer.__class__ = _short_layer(kind)  # type: ignore[arg-type]
+    return layer

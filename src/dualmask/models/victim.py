@@ -6,34 +6,49 @@ import json
 import time
 import urllib.error
 import urllib.request
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, cast, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
 from dualmask.errors import DataError, DualmaskError, OptionError
+from dualmask.text.encoding import Encode
 from dualmask.text.examples import Text
 
 Rows = NDArray[np.float64]  # (texts, classes)
 SUM_TOLERANCE = 1e-2  # victims in bfloat16 miss 1 by so much
 RETRIED = (408, 425, 429, 500, 502, 503, 504)  # answers of a server that may answer later
+STRANGE = "\ua000\u1401\u13a0"  # letters of scripts that few vocabularies know
 
 
 class VictimError(DualmaskError):
     """The victim gave no usable answer for a text. Look at the victim; the attack can't help it."""
 
 
-class Victim(Protocol):
-    """All that a black-box attack may know."""
+class VictimUnreachableError(DualmaskError):
+    """Nobody answers at the victim's address. Start the server, then go on with --resume."""
 
-    labels: tuple[str, ...]  # names in the order of the columns; empty if the victim doesn't tell
 
+class Victim(ABC):
+    """All that a black-box attack may know, and what helps to ask quickly."""
+
+    labels: tuple[str, ...] = ()  # names in the order of the columns; empty if the victim doesn't tell
+    classifier: object | None = None  # what a white-box attack may look into
+    device: str = "cpu"  # where it runs, and where models that help the attack go
+    rows: int = 32  # texts that it takes at a time
+    unknown: str = "[UNK]"  # what it reads as an unknown word
+
+    @abstractmethod
     def probabilities(self, texts: Sequence[Text]) -> ArrayLike:
         """(texts, classes); every row sums to 1."""
-        ...
+
+    def describe(self) -> str:
+        """Enough to notice that a run goes on against another victim."""
+        return type(self).__name__
 
 
 @runtime_checkable
@@ -41,8 +56,14 @@ class Classifier(Protocol):
     """What a DefendedClassifier looks like from here."""
 
     labels: tuple[str, ...]
+    encode: Encode
+
+    @property
+    def device(self) -> torch.device: ...
 
     def predict(self, texts: Sequence[Text]) -> "Answers": ...
+
+    def fingerprint(self) -> str: ...
 
 
 class Answers(Protocol):
@@ -50,18 +71,35 @@ class Answers(Protocol):
     def probabilities(self) -> ArrayLike: ...
 
 
-class ClassifierVictim:
-    """A classifier of this library, its defence on."""
+class ClassifierVictim(Victim):
+    """A classifier of this library, its defence on. It packs by tokens itself, so it gets thousands of texts."""
+
+    rows = 4096
 
     def __init__(self, classifier: Classifier) -> None:
-        self.classifier = classifier
+        self.classifier: Classifier = classifier
         self.labels = tuple(classifier.labels)
+        self.device = str(classifier.device)
+        self.unknown = unknown_word(classifier.encode)
 
     def probabilities(self, texts: Sequence[Text]) -> ArrayLike:
         return self.classifier.predict(texts).probabilities
 
+    def describe(self) -> str:
+        return f"classifier {self.classifier.fingerprint()}"
 
-class FunctionVictim:
+
+def unknown_word(encode: Encode) -> str:
+    """A word that becomes the unknown token; "[UNK]" does not where special tokens in texts are plain characters."""
+    unknown = encode.tokenizer.unk_token_id
+    for letter in STRANGE if encode.literal and unknown is not None else "":
+        batch = encode([letter])
+        if batch.input_ids[batch.body].tolist() == [unknown]:
+            return letter
+    return str(encode.tokenizer.unk_token or "[UNK]")
+
+
+class FunctionVictim(Victim):
     """Any function from a list of texts to probabilities: numpy, torch or plain lists."""
 
     def __init__(self, function: Callable[[list[Text]], ArrayLike], labels: Sequence[str] = ()) -> None:
@@ -72,28 +110,41 @@ class FunctionVictim:
         return self.function(list(texts))
 
 
-class PipelineVictim:
+class PipelineVictim(Victim):
     """A Hugging Face text-classification pipeline, or whatever answers like one."""
 
     def __init__(self, pipeline: Callable[..., object], labels: Sequence[str]) -> None:
         self.pipeline = pipeline
         self.labels = tuple(labels)
+        self.device = str(getattr(pipeline, "device", "cpu"))
 
     def probabilities(self, texts: Sequence[Text]) -> ArrayLike:
         given = [text if isinstance(text, str) else {"text": text[0], "text_pair": text[1]} for text in texts]
-        return by_label(self.pipeline(given, top_k=None, truncation=True), self.labels)
+        return by_label(self.pipeline(given, top_k=None, truncation=True, batch_size=len(given)), self.labels)
+
+    def describe(self) -> str:
+        return f"pipeline {getattr(cast(Any, self.pipeline).model, 'name_or_path', '')}"
 
 
-class HttpVictim:
+class HttpVictim(Victim):
     """A server that takes {"inputs": [...]} and gives rows of probabilities or, like pipelines, of labels and scores.
 
-    Answers that may change (busy, unavailable, time-out) are asked for again, after longer and longer pauses.
+    Answers that may change (busy, unavailable, time-out) are asked for again, after longer and longer pauses. What
+    stands behind "?" in the address may be a secret: it is in no message and no record.
     """
 
-    def __init__(self, url: str, labels: Sequence[str] = (), *, retries: int = 4, timeout: float = 30.0) -> None:
+    def __init__(
+        self, url: str, labels: Sequence[str] = (), *, retries: int = 4, timeout: float = 30.0,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         if retries < 0 or timeout <= 0:
             raise OptionError(f"retries={retries}, timeout={timeout}; expected 0 or more, and more than 0 seconds.")
         self.url, self.labels, self.retries, self.timeout = url, tuple(labels), retries, timeout
+        self.headers = {"Content-Type": "application/json", **(headers or {})}
+        self._answered = True  # whether the last question was; a server that is down is not waited for each time
+
+    def describe(self) -> str:
+        return self.url.partition("?")[0]
 
     def probabilities(self, texts: Sequence[Text]) -> ArrayLike:
         body = {"inputs": [text if isinstance(text, str) else list(text) for text in texts],
@@ -108,24 +159,32 @@ class HttpVictim:
         return cast(ArrayLike, answer)
 
     def _post(self, body: bytes) -> object:
-        reason = ""
-        for attempt in range(self.retries + 1):
+        reason, unreachable = "", False
+        tries = self.retries + 1 if self._answered else 1
+        for attempt in range(tries):
             if attempt:
                 time.sleep(min(0.25 * 2 ** (attempt - 1), 8.0))
-            request = urllib.request.Request(self.url, body, {"Content-Type": "application/json"})
+            request = urllib.request.Request(self.url, body, self.headers)
             try:
                 with urllib.request.urlopen(request, timeout=self.timeout) as reply:
-                    return json.load(reply)
+                    found: object = json.load(reply)
+                    self._answered = True
+                    return found
             except urllib.error.HTTPError as error:
-                reason = f"status {error.code}"
+                reason, unreachable = f"status {error.code}", False
                 if error.code not in RETRIED:
                     break
             except ValueError:  # also bytes that are no text
-                reason = "an answer that is not JSON"
+                reason, unreachable = "an answer that is not JSON", False
             except (OSError, http.client.HTTPException) as error:
                 reason = str(getattr(error, "reason", error) or type(error).__name__)
-        raise VictimError(f"{self.url} gave {reason} after {self.retries + 1} tries at most; expected a list with a "
-                          "row of probabilities, or of labels and scores, for each text.")
+                unreachable = not isinstance(error, http.client.HTTPException)
+        self._answered = False
+        if unreachable:
+            raise VictimUnreachableError(f"{self.describe()} can't be reached ({reason}), tried {tries} times. Check "
+                                         "the address and the server; a run that writes records can be resumed.")
+        raise VictimError(f"{self.describe()} gave {reason}, tried {tries} times at most; expected a list with a row of "
+                          "probabilities, or of labels and scores, for each text.")
 
 
 def by_label(answer: object, labels: Sequence[str]) -> list[list[float]]:
@@ -143,24 +202,26 @@ def by_label(answer: object, labels: Sequence[str]) -> list[list[float]]:
 
 
 def as_victim(source: object, *, labels: Sequence[str] = ()) -> Victim:
-    """Whatever can be attacked: a classifier, a pipeline, a function, a web address or a folder is for the caller."""
+    """Whatever can be attacked: a victim, a classifier, a pipeline, a function, a web address."""
+    if isinstance(source, Victim):
+        return source
     if isinstance(source, str) and source.startswith(("http://", "https://")):
         return HttpVictim(source, labels)
     if isinstance(source, str | Path):
         raise OptionError(f"'{source}' is no victim; give a classifier (DefendedClassifier.load), a pipeline, a "
                           "function from texts to probabilities, or an address that begins with http.")
-    if hasattr(source, "probabilities") and hasattr(source, "labels"):
-        return cast(Victim, source)
     if isinstance(source, Classifier):
         return ClassifierVictim(source)
     config = getattr(getattr(source, "model", None), "config", None)
     if callable(source) and config is not None and hasattr(source, "tokenizer"):
-        names = [config.id2label[place] for place in range(config.num_labels)]
-        return PipelineVictim(source, names)
+        return PipelineVictim(source, [config.id2label[place] for place in range(config.num_labels)])
     if callable(source):
         return FunctionVictim(source, labels)
+    hint = ""
+    if hasattr(source, "predict_proba"):
+        hint = " For one of scikit-learn: lambda texts: model.predict_proba(vectoriser.transform(texts))."
     raise OptionError(f"a {type(source).__name__} can't be attacked; give a classifier, a pipeline, a function from "
-                      "texts to probabilities, or an address that begins with http.")
+                      f"texts to probabilities, or an address that begins with http.{hint}")
 
 
 def checked(answer: ArrayLike, texts: int, *, classes: int = 0) -> Rows:

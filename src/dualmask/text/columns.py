@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which columns hold the text, its pair and the label, and whether what stands in them can be used."""
 
+import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple, TypeAlias
@@ -9,6 +10,7 @@ from dualmask.errors import DataError
 from dualmask.text.lines import MAX_TEXT
 
 Text: TypeAlias = str | tuple[str, str]
+SURROGATES = re.compile("[\ud800-\udfff]")  # halves of characters, which no tokenizer and no file takes
 
 # Tried in this order, without regard to case; a known pair goes before a single text.
 PAIR_NAMES = (

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Texts to tensors: one batch type that every defence, encoder and attack speaks."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
@@ -12,13 +11,13 @@ import torch
 from torch import Tensor
 
 from dualmask.errors import DataError, EncoderError
+from dualmask.text.columns import SURROGATES
 from dualmask.text.examples import Text
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
     from transformers import BatchEncoding, PreTrainedTokenizerBase
 
-SURROGATES = re.compile("[\ud800-\udfff]")
 MaskPosition = Literal["zero", "normal", "release"]
 
 

@@ -30,7 +30,7 @@ class Words:
         self.newest: range = range(0)  # words that the last edit wrote
         self.similarity: float | None = None  # to the text it was compared with, where a constraint measured it
         self._origin: tuple[Words, int, int, bool] | None = None  # text before the edit, word, words written, in front
-        self.editable: tuple[int, ...] | None = None  # kept here by whoever works it out, since it is asked for often
+        self.editable: tuple[object, list[int]] | None = None  # places, and who worked them out; asked for often
         self._spans: list[tuple[int, int]] | None = None
         self._words: list[str] | None = None
         self._changed: frozenset[int] | None = None

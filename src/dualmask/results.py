@@ -3,13 +3,12 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Literal, get_args
 
 from dualmask.errors import DataError, OptionError
-from dualmask.text.encoding import SURROGATES
-from dualmask.text.examples import Text
+from dualmask.text.columns import SURROGATES, Text
 
 Outcome = Literal[
     "succeeded",  # the victim, asked again, gives another label
@@ -18,7 +17,9 @@ Outcome = Literal[
     "out-of-queries", "out-of-time",
     "unconfirmed",  # an answer that the victim, asked again, did not repeat
     "victim-error",  # no usable answer; see reason
+    "attack-error",  # a fault in the attack itself; see reason
 ]
+FAULTS = ("victim-error", "attack-error")  # neither won nor withstood; done again when a run is resumed
 HELD = ("failed", "out-of-queries", "out-of-time", "unconfirmed")  # the victim withstood
 
 
@@ -31,11 +32,13 @@ class AttackResult:
     label: int
     outcome: Outcome
     adversarial: Text | None  # the attack's last word, whether it succeeded or not
-    predicted: int | None  # the victim's label for it
+    clean: int | None  # the victim's label for the text
+    predicted: int | None  # and for the attack's last word
     probability: float | None  # the victim's probability of the true label before
     probability_after: float | None
     queries: int  # texts asked about, each time
     rows: int  # texts that the victim read
+    gradients: int  # backward passes, for attacks that look inside
     words: int
     changed: int
     similarity: float | None  # of sentence vectors of the whole texts, where it was measured
@@ -47,7 +50,7 @@ class AttackResult:
 
     @classmethod
     def from_json(cls, record: Mapping[str, object]) -> "AttackResult":
-        missing = sorted(set(cls.__dataclass_fields__) - set(record))
+        missing = sorted(f.name for f in fields(cls) if f.default is MISSING and f.name not in record)
         if missing:
             raise DataError(f"a record lacks {', '.join(missing)}; it was written by another version or program.")
         if record["outcome"] not in get_args(Outcome):
@@ -138,7 +141,8 @@ class ResultFile:
         self._stream = path.open("a", encoding="utf-8", newline="\n")
 
     def _go_on(self) -> None:
-        found, self.done = read_results(self.path)
+        found, done = read_results(self.path)
+        self.done = [one for one in done if one.outcome not in FAULTS]
         differing = [name for name in {**found, **self.header} if found.get(name) != self.header.get(name)]
         if found and differing:
             changes = "; ".join(f"{name}: {found.get(name)!r} there, {self.header.get(name)!r} now"
