@@ -19,6 +19,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from dualmask import __version__, demo
+from dualmask.attacks import ATTACKS
 from dualmask.classifier import DefendedClassifier
 from dualmask.cli import app, main, resume_hint
 from dualmask.defences import DEFENCES
@@ -133,7 +134,7 @@ def test_card_shows_defaults_and_what_presets_change(run: Run) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (["card", "dmd"], "unknown defence 'dmd': did you mean 'ddm'?"),
+    (["card", "dmd"], "unknown defence or attack 'dmd': did you mean 'ddm'?"),
     (["train", "{train}", "--out", "x", "--defence", "dmd"], "unknown defence 'dmd'"),
     (["train", "{train}", "--out", "x", "--preset", "papr"], "no preset 'papr': did you mean 'paper'?"),
     (["train", "{train}", "--out", "x", "--option", "tst_rate=1"], "did you mean 'test_rate'?"),
@@ -148,6 +149,14 @@ def test_card_shows_defaults_and_what_presets_change(run: Run) -> None:
     (["predict", "{model}", "--file", "{train}", "--out", "x.xlsx"], "ending '.xlsx'"),
     (["predict", "{model}", "--file", "missing.csv"], "missing.csv: no such file"),
     (["resources", "fetch", "minilmm"], "did you mean 'minilm'?"),
+    (["card", "textfoolr"], "did you mean 'textfooler'?"),
+    (["attack", "{model}", "{train}", "--attack", "pws"], "unknown attack 'pws': did you mean 'pwws'?"),
+    (["attack", "{model}", "{train}", "--preset", "papers"], "did you mean 'paper'?"),
+    (["attack", "{model}", "{train}", "--option", "neighbours=0"], "expected a number of at least 1"),
+    (["attack", "{model}", "{train}", "--resume"], "name it with --out"),
+    (["attack", "{model}", "{train}", "--labels", "a,b"], "the model has its own: bad,good"),
+    (["attack", "http://localhost:9/x", "{train}"], "--labels bad,good"),
+    (["attack", "http://localhost:9/x", "{train}", "--labels", "bad,good", "--undefended"], "a server keeps its own"),
 ])
 def test_errors_are_one_message_and_code_2(
     run: Run, model: Path, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
@@ -227,6 +236,54 @@ def test_texts_to_a_file(run: Run, model: Path, tmp_path: Path) -> None:
     assert run("predict", model, "good movie", "--out", out)[0] == 2
     assert run("predict", model, "bad movie", "--out", out, "--overwrite")[0] == 0
     assert "bad movie" in out.read_text()
+
+
+ATTACK = ["--attack", "deepwordbug", "--no-measure", "--text-column", "body", "--label-column", "stars", "--quiet"]
+
+
+def test_attack_shows_texts_counts_and_setting(run: Run, model: Path, files: Path) -> None:
+    code, out, _ = run("attack", model, files / "test.csv", *ATTACK, "--samples", 6, "--option", "queries=40")
+    assert code == 0
+    assert "deepwordbug, preset textattack-0.3.11, queries=40, seed 0, against a model with the defence ddm" in out
+    assert "6 of " in out and "accuracy under attack" in out and "queries" in out
+    assert "--out attack.jsonl" in out.replace("\n", " ")
+    _, bare, _ = run("attack", model, files / "test.csv", *ATTACK, "--samples", 6, "--undefended")
+    assert "against a model without a defence" in bare
+
+
+def test_attack_writes_records_and_goes_on_with_them(run: Run, model: Path, files: Path, tmp_path: Path) -> None:
+    records = tmp_path / "attack.jsonl"
+    command = ["attack", model, files / "test.csv", *ATTACK, "--samples", 5, "--out", records]
+    assert run(*command)[0] == 0
+    lines = records.read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 6 and json.loads(lines[0])["attack"] == "deepwordbug"
+    code, _, err = run(*command)
+    assert code == 2 and "--resume" in err and "--overwrite" in err
+    records.write_text("\n".join(lines[:3]) + "\n" + lines[3][:20], encoding="utf-8")
+    assert run(*command, "--resume")[0] == 0
+
+    def timeless(text: str) -> dict[str, object]:
+        return {**json.loads(text), "seconds": 0}
+
+    again = records.read_text(encoding="utf-8").splitlines()
+    assert [timeless(line) for line in again] == [timeless(line) for line in lines]
+
+
+def test_attack_refuses_before_it_overwrites(run: Run, model: Path, files: Path, tmp_path: Path) -> None:
+    records = tmp_path / "attack.jsonl"
+    records.write_text("precious\n", encoding="utf-8")
+    code, _, err = run("attack", model, files / "test.csv", "--attack", "textfooler", "--no-measure", "--out", records,
+                       "--overwrite", "--text-column", "body", "--label-column", "stars", "--option",
+                       "tagger=nowhere", "--option", "similarity=none")
+    assert code == 2 and "nowhere" in err
+    assert records.read_text(encoding="utf-8") == "precious\n"
+
+
+def test_lists_can_be_had_one_by_one(run: Run) -> None:
+    both, defences, attacks = (run("list", *part)[1] for part in ([], ["defences"], ["attacks"]))
+    assert "textfooler" in attacks and "ddm" not in attacks and "textfooler" not in defences
+    assert "textfooler" in both and "ddm" in both
+    assert set(ATTACKS) <= set(re.findall(r"\w+", attacks))
 
 
 def test_stopped_by_the_keyboard_it_says_how_to_go_on(tiny: Callable[[str], Path], files: Path, tmp_path: Path) -> None:

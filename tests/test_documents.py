@@ -348,6 +348,32 @@ def test_figures_in_sentences_stand_in_the_table() -> None:
     assert means - elsewhere <= set(re.findall(r"\b(\d\d\.\d)\b", table))
 
 
+def test_the_speed_of_attacks_is_what_was_recorded() -> None:
+    """The last record of each kind against the table."""
+    records = [json.loads(line) for line in (ROOT / "results" / "benchmarks.jsonl").read_text().splitlines() if line]
+    last = {(record["benchmark"], record.get("attack")): record for record in records}
+    peers = [last["attack_speed peer", name]["times_faster"] for name in ("deepwordbug", "bertattack")]
+    lockstep, growth = last["attack_speed lockstep", "deepwordbug"], last["attack_speed growth", "deepwordbug"]
+    told = [row[1].split()[0] for row in rows(section((ROOT / "docs" / "attacks.md").read_text(), "Speed"))]
+    expected = [f"{ratio:g}x" for peer in peers for ratio in peer.values()] + [f"{lockstep['times_faster']:g}x"]
+    expected += [f"{100 * lockstep['forward_share']:.0f}", f"{growth['seconds_for_a_query_many_over_few']:.2f}x"]
+    assert told == expected
+
+
+def test_the_quality_of_resources_is_that_of_the_manifests() -> None:
+    page = section((ROOT / "docs" / "attacks.md").read_text(encoding="utf-8"), "What it runs on")
+    told = {row[0]: row[2] for row in rows(page)}
+    assets = {name: json.loads((SOURCE / "assets" / f"{name}.manifest.json").read_text()) for name in (
+        "synonyms", "masked_lm", "tagger")}
+    vectors, words = assets["synonyms"]["vectors"], told["synonyms"]
+    for name in ("glove", "glove and minilm, counter-fitted"):
+        assert f"{vectors[name]['SimLex-999 Spearman']:.2f}" in words
+    assert f"{100 * assets['synonyms']['table']['recall']:.0f} %" in words
+    found = assets["masked_lm"]["held_out_accuracy"]["test, chosen tokens all [MASK]"]
+    assert f"{100 * found['top1']:.1f} %" in told["language model"]
+    assert f"{100 * found['top5']:.1f} %" in told["language model"]
+
+
 # The map
 
 

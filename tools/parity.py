@@ -19,8 +19,8 @@ from stand_in_lm import StandInMaskedLM
 from stand_ins import StandInSentenceEncoder, StandInSynonyms, StandInTagger, StandInVictim, StandInWordNet, digest
 
 from dualmask.attacks import Tools, build_attack
-from dualmask.attacks.results import AttackResult
 from dualmask.attacks.running import Assault
+from dualmask.results import AttackResult
 from dualmask.text.examples import Example
 
 ATTACKS = {"deepwordbug": "deepwordbug", "pwws": "pwws", "textbugger": "textbugger", "textfooler": "textfooler",

@@ -9,12 +9,10 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from dualmask.attacks import ATTACKS
 from dualmask.display import LONGEST, SHOWN
 from dualmask.text.words import Words
 
 if TYPE_CHECKING:
-    from dualmask.cli_attack import Request
     from dualmask.results import AttackResult, Tally
     from dualmask.text.columns import Text as AnyText
 
@@ -64,18 +62,6 @@ def attacked_text(result: "AttackResult", labels: Sequence[str], *, brackets: bo
     before, after = difference(one_string(result.text), one_string(result.adversarial or result.text),
                                brackets=brackets)
     return Group(head, Text.assemble("  before  ", before), Text.assemble("  after   ", after), Text())
-
-
-def setting(request: "Request", victim: object, attacked: int, given: int) -> Text:
-    """What the numbers below are about; without it they can't be quoted."""
-    preset = request.preset or next(iter(ATTACKS[request.attack].presets))
-    changed = "".join(f", {name}={value}" for name, value in request.options.items())
-    defence = getattr(getattr(victim, "defence", None), "name", None)
-    who = f"a model with the defence {defence}" if defence not in (None, "plain") else "a model without a defence"
-    if defence is None:
-        who = "a server"
-    return Text(f"{request.attack}, preset {preset}{changed}, seed {request.seed}, against {who} that it may ask "
-                f"(adaptive); {attacked:,} of {given:,} texts")
 
 
 def tally_table(results: Sequence["AttackResult"], counts: "Tally", seconds: float) -> Table:

@@ -40,7 +40,7 @@ class Request:
 
 
 def run(request: Request) -> None:
-    from dualmask.attack_display import setting, show_results, tally_table
+    from dualmask.attack_display import show_results, tally_table
     from dualmask.attacks import build_attack
     from dualmask.attacks.running import attack
     from dualmask.results import AttackResult, tally
@@ -75,6 +75,20 @@ def run(request: Request) -> None:
 
         again = shlex.join([own_command(), *sys.argv[1:], "--out", "attack.jsonl"])
         console.print(Text(f"to keep one record for each text: {again}", "dim"), soft_wrap=True)
+
+
+def setting(request: Request, victim: object, attacked: int, given: int) -> Text:
+    """What the numbers below are about; without it they can't be quoted."""
+    from dualmask.attacks import ATTACKS
+
+    preset = request.preset or next(iter(ATTACKS[request.attack].presets))
+    changed = "".join(f", {name}={value}" for name, value in request.options.items())
+    defence = getattr(getattr(victim, "defence", None), "name", None)
+    who = f"a model with the defence {defence}" if defence not in (None, "plain") else "a model without a defence"
+    if defence is None:
+        who = "a server"
+    return Text(f"{request.attack}, preset {preset}{changed}, seed {request.seed}, against {who} that it may ask "
+                f"(adaptive); {attacked:,} of {given:,} texts")
 
 
 def check(request: Request) -> None:

@@ -183,7 +183,7 @@ class HttpVictim(Victim):
         if unreachable:
             raise VictimUnreachableError(f"{self.describe()} can't be reached ({reason}), tried {tries} times. Check "
                                          "the address and the server; a run that writes records can be resumed.")
-        raise VictimError(f"{self.describe()} gave {reason}, tried {tries} times at most; expected a list with a row of "
+        raise VictimError(f"{self.describe()} gave {reason}, tried {tries} times; expected a list with a row of "
                           "probabilities, or of labels and scores, for each text.")
 
 
