@@ -15,6 +15,7 @@ from conftest import reviews
 from torch import Tensor
 
 import dualmask
+from dualmask.attacks import ATTACKS
 from dualmask.classifier import DefendedClassifier, Masked
 from dualmask.defences import DEFENCES, build_defence
 from dualmask.defences.base import Defence
@@ -407,7 +408,8 @@ def test_a_model_is_never_overwritten_unasked(saved: Path, tiny: Callable[[str],
 
 LAYERS = [
     ("errors", "seeds"), ("options", "cards"), ("resources", "packages", "package_cache", "hub"), ("text",),
-    ("results",), ("models",), ("masking",), ("defences",), ("classifier",), ("storage", "checkpoints", "training_log", "training"),
+    ("results",), ("models",), ("masking",), ("defences",), ("classifier",),
+    ("storage", "checkpoints", "training_log", "training"),
     ("attacks",), ("evaluation",), ("integration", "prediction", "answers", "display", "attack_display", "demo",
     "demo_page"), ("cli", "cli_attack", "cli_predict", "cli_resources"),
 ]  # fmt: skip
@@ -455,6 +457,16 @@ def test_imports_run_down_the_list(path: Path) -> None:
 def test_defences_do_not_import_each_other(path: Path) -> None:
     beside = {module for module, _ in imports(path) if module.startswith("defences.")}
     assert beside <= {"defences.base"}
+
+
+RECIPES = [SOURCE / "attacks" / f"{name}.py" for name in ATTACKS]
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=named)
+def test_recipes_do_not_import_each_other_and_are_short(path: Path) -> None:
+    others = {f"attacks.{recipe.stem}" for recipe in RECIPES}
+    assert not others & {module for module, _ in imports(path)}
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 150
 
 
 @pytest.mark.parametrize("path", FILES, ids=named)
