@@ -75,18 +75,20 @@ def beam(problem: Problem, moves: Moves, *, width: int) -> Steps[Answer]:
 
 def genetic(problem: Problem, moves: Moves, *, population: int = 60, generations: int = 20) -> Steps[Answer]:
     """Evolution: parents drawn by fitness, children made word by word from both, then changed at one random word."""
-    members = [problem.start] * population
+    members, best = [problem.start] * population, problem.start
     for _ in range(generations):
         children = yield from _changed(problem, moves, members)
-        best = problem.ranked(children)[0] if children else problem.start
-        if best.fooled or problem.spent or not children:
-            return best
+        if not children:
+            break
+        best = problem.ranked(children)[0]
+        if best.fooled or problem.spent:
+            break
         members = [best] + [_child(problem, children) for _ in range(population - 1)]
-    return problem.ranked(members)[0]
+    return best
 
 
 def _changed(problem: Problem, moves: Moves, members: Sequence[Answer]) -> Steps[list[Answer]]:
-    """Each member after the best change of one random word; those that can't be changed stay."""
+    """Each member after the best change of one random word; those that can't be changed stay if they were asked about."""
     kept: list[Answer] = []
     for member in members:
         places = moves.places(member.words)
@@ -97,7 +99,7 @@ def _changed(problem: Problem, moves: Moves, members: Sequence[Answer]) -> Steps
         answers = problem.ranked((yield from problem.ask(candidates)))
         if answers:
             kept.append(answers[0])
-        elif member.words is not problem.original:
+        elif member.words is not problem.original and problem.known(member.words) is not None:
             kept.append(member)
         if problem.spent or (answers and answers[0].fooled):
             break
