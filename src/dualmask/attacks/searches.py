@@ -88,7 +88,7 @@ def genetic(problem: Problem, moves: Moves, *, population: int = 60, generations
 
 
 def _changed(problem: Problem, moves: Moves, members: Sequence[Answer]) -> Steps[list[Answer]]:
-    """Each member after the best change of one random word; those that can't be changed stay if they were asked about."""
+    """Each member after the best change of one random word; those that can't be changed stay if they were asked."""
     kept: list[Answer] = []
     for member in members:
         places = moves.places(member.words)
