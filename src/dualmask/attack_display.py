@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dualmask.display import LONGEST, SHOWN
+from dualmask.results import interval
 from dualmask.text.words import Words
 
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ def tally_table(results: Sequence["AttackResult"], counts: "Tally", seconds: flo
     table.add_row("accuracy before", share(right, total), "of all texts")
     table.add_row("accuracy under attack", share(right - counts.succeeded, total), "of all texts")
     table.add_row("attack success", share(counts.succeeded, right), "of the texts that were right before")
-    table.add_row("queries", f"{counts.queries:,.1f}", f"a text attacked; {counts.rows:,.1f} read by the victim")
+    table.add_row("queries", f"{counts.queries:,.1f}",
+                  f"a text attacked; the victim read {counts.rows:,.1f}, the last check included")
     if counts.changed is not None:
         table.add_row("words changed", f"{counts.changed:.1%}", "in successes")
     if counts.similarity is not None:
@@ -94,7 +96,10 @@ MEANING = {
 
 
 def share(part: int, whole: int) -> str:
-    return f"{part / whole:.1%} ({part:,}/{whole:,})" if whole else "-"
+    if not whole:
+        return "-"
+    low, high = interval(part, whole)
+    return f"{part / whole:.1%} ({part:,}/{whole:,}), 95 % interval {low:.0%} to {high:.0%}"
 
 
 def show_results(console: Console, results: Sequence["AttackResult"], labels: Sequence[str], *, shown: int) -> None:

@@ -72,6 +72,10 @@ class Method:
 M = TypeVar("M", bound=Method)
 
 
+def plain(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "").replace(" ", "")
+
+
 class Catalogue(dict[str, type[M]]):
     """Methods of one kind by name; what is not there is answered with the nearest name."""
 
@@ -79,10 +83,14 @@ class Catalogue(dict[str, type[M]]):
         super().__init__({kind.name: kind for kind in kinds})
 
     def find(self, name: str) -> type[M]:
-        if name not in self:
+        """A method by its name, however papers write it: BERT-Attack is bertattack."""
+        if name in self:
+            return self[name]
+        alike = [kind for key, kind in self.items() if plain(key) == plain(name)]
+        if not alike:
             noun = next(iter(self.values())).noun
             raise OptionError(f"unknown {noun} '{name}'{did_you_mean(name, self)} See 'dualmask list {noun}s'.")
-        return self[name]
+        return alike[0]
 
     def preset(self, name: str, preset: str | None) -> Preset:
         """A method's preset by name; none given: its first."""

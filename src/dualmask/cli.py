@@ -3,6 +3,7 @@
 
 import shlex
 import sys
+from contextlib import suppress
 from enum import StrEnum
 from io import TextIOWrapper
 from pathlib import Path
@@ -139,7 +140,8 @@ def attack(
     show: Annotated[int, typer.Option(min=0, help="Print so many changed texts.")] = 5,
     measure: Annotated[bool, typer.Option(help="Measure how similar the changed texts are.")] = True,
     undefended: Annotated[bool, typer.Option("--undefended", help="Attack the network without its defence.")] = False,
-    labels: Annotated[str | None, typer.Option(help="A server's labels in its order, by commas.")] = None,
+    labels: Annotated[str | None, typer.Option(
+        help="What the data call the classes, in the model's order, by commas; a server needs it.")] = None,
     text_column: TextColumn = None, label_column: LabelColumn = None, pair_column: PairColumn = None,
     resume: Resume = False, overwrite: Overwrite = False, quiet: Quiet = False,
 ) -> None:
@@ -170,10 +172,11 @@ def list_methods(
     from dualmask.defences import DEFENCES
     from dualmask.display import method_table
 
+    console = Console()
     if kind != Kind.attacks:
-        Console().print(method_table(DEFENCES.values()))
+        console.print(method_table(DEFENCES.values(), width=console.width))
     if kind != Kind.defences:
-        Console().print(method_table(ATTACKS.values()))
+        console.print(method_table(ATTACKS.values(), width=console.width))
 
 
 @app.command()
@@ -185,10 +188,12 @@ def card(name: Annotated[str, typer.Argument(metavar="NAME", help="A name of 'du
     from dualmask.defences import DEFENCES
     from dualmask.display import method_card
 
-    if name not in ATTACKS and name not in DEFENCES:
-        known = did_you_mean(name, [*DEFENCES, *ATTACKS])
-        raise OptionError(f"unknown defence or attack '{name}'{known} See 'dualmask list'.")
-    Console().print(method_card(ATTACKS[name] if name in ATTACKS else DEFENCES[name]))
+    for known in (DEFENCES, ATTACKS):
+        with suppress(OptionError):
+            Console().print(method_card(known.find(name)))
+            return
+    hint = did_you_mean(name, [*DEFENCES, *ATTACKS])
+    raise OptionError(f"unknown defence or attack '{name}'{hint} See 'dualmask list'.")
 
 
 @app.command()

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from dualmask.errors import OptionError
+from dualmask.errors import DataError, OptionError
 from dualmask.results import HELD
 from dualmask.text.columns import FIND, Columns
 
@@ -49,7 +49,14 @@ def run(request: Request) -> None:
     check(request)
     build_attack(request.attack, preset=request.preset, options=request.options)  # mistakes before models are loaded
     victim, labels = find_victim(request)
-    examples = load_examples(request.data, labels=labels, columns=request.columns, part="test")
+    try:
+        examples = load_examples(request.data, labels=labels, columns=request.columns, part="test")
+    except DataError as error:
+        if "unknown label" not in str(error):
+            raise
+        problem = str(error).partition(" Correct the label")[0].replace("of the training data", "of the model")
+        raise DataError(f"{problem} If the data name the classes otherwise, say so with --labels, e.g. "
+                        f"--labels {','.join(map(str, range(len(labels))))} for {', '.join(labels)}.") from None
     began, console = time.perf_counter(), Console()
     seen: list[AttackResult] = []
     total = min(request.samples or len(examples), len(examples))
@@ -64,7 +71,7 @@ def run(request: Request) -> None:
         results = attack(
             victim, examples, request.attack, preset=request.preset, options=request.options, samples=request.samples,
             seed=request.seed, labels=labels, measure=request.measure, out=request.out, resume=request.resume,
-            overwrite=request.overwrite, watch=watch)
+            overwrite=request.overwrite, watch=watch, about={"victim": request.victim, "data": request.data})
     show_results(console, results, labels, shown=request.show)
     console.print(setting(request, victim, len(results), len(examples)), soft_wrap=True)
     console.print(tally_table(results, tally(results), time.perf_counter() - began))
@@ -81,14 +88,19 @@ def setting(request: Request, victim: object, attacked: int, given: int) -> Text
     """What the numbers below are about; without it they can't be quoted."""
     from dualmask.attacks import ATTACKS
 
-    preset = request.preset or next(iter(ATTACKS[request.attack].presets))
+    kind = ATTACKS.find(request.attack)
+    preset = request.preset or next(iter(kind.presets))
     changed = "".join(f", {name}={value}" for name, value in request.options.items())
     defence = getattr(getattr(victim, "defence", None), "name", None)
     who = f"a model with the defence {defence}" if defence not in (None, "plain") else "a model without a defence"
     if defence is None:
         who = "a server"
-    return Text(f"{request.attack}, preset {preset}{changed}, seed {request.seed}, against {who} that it may ask "
-                f"(adaptive); {attacked:,} of {given:,} texts")
+    told = (f"{kind.name}, preset {preset}{changed}, seed {request.seed}, against {request.victim}, {who} that it may "
+            f"ask (adaptive); {attacked:,} of {given:,} texts of {request.data}")
+    if kind.family != "characters" or kind.name == "textbugger":
+        told += ("\nSynonyms, tagger, language model and sentence encoder are this library's: such numbers go beside "
+                 "each other, not beside published ones.")
+    return Text(told)
 
 
 def check(request: Request) -> None:
@@ -110,10 +122,10 @@ def find_victim(request: Request) -> tuple[object, tuple[str, ...]]:
     classifier = DefendedClassifier.load(request.victim)
     if not request.defended:
         classifier = classifier.undefended()
-    if request.labels and request.labels != classifier.labels:
-        raise OptionError(f"--labels {','.join(request.labels)} was given, but the model has its own: "
-                          f"{','.join(classifier.labels)}. Leave the option out.")
-    return classifier, classifier.labels
+    if request.labels and len(request.labels) != len(classifier.labels):
+        raise OptionError(f"--labels {','.join(request.labels)} names {len(request.labels)} classes, but the model has "
+                          f"{len(classifier.labels)}: {','.join(classifier.labels)}. Name each, in this order.")
+    return classifier, request.labels or classifier.labels
 
 
 def progress_bar(wanted: bool) -> Progress:

@@ -13,7 +13,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args, get_origin, get_type_hints
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 MARK = "strike white on red"
 NOTE = re.compile(r"^    (\w+): .*?  # (.+)$", re.M)
+ROOMY = 110  # columns of a screen that has room for titles of papers
 LONGEST = 1200  # characters of a text that are shown
 # A text may hold what moves the cursor, rings the bell or turns the writing round. Each is shown as one other
 # character, so that the places of marks stay right.
@@ -150,16 +152,21 @@ def show_summary(console: Console, summary: "Summary") -> None:
     console.print(Text(line.translate(SHOWN)), soft_wrap=True)
 
 
-def method_table(kinds: Iterable[type["Method"]]) -> Table:
-    """Defences or attacks, one a row."""
+def method_table(kinds: Iterable[type["Method"]], *, width: int = 200) -> Table:
+    """Defences or attacks, one a row; papers only where there is room."""
     kinds = list(kinds)
     passes = {kind: getattr(kind, "passes", "") for kind in kinds}
-    columns = ["family", *(["passes"] if any(passes.values()) else []), "presets", "summary", "paper"]
-    table = Table(kinds[0].noun, *columns)
+    columns = ["family", *(["passes"] if any(passes.values()) else []), "presets", "summary",
+               *(["paper"] if width >= ROOMY else [])]
+    table = Table()
+    for name in (kinds[0].noun, *columns):
+        long = name in ("summary", "paper")
+        table.add_column(name, no_wrap=not long, overflow="fold", ratio=1 if long else None)
     for kind in kinds:
         paper = f"{kind.paper.authors}, {kind.paper.title}, {kind.paper.venue}" if kind.paper else "-"
-        extra = [passes[kind]] if any(passes.values()) else []
-        table.add_row(Text(kind.name, "bold"), kind.family, *extra, "\n".join(kind.presets), kind.card().summary, paper)
+        cells = [kind.family, *([passes[kind]] if any(passes.values()) else []), "\n".join(kind.presets),
+                 kind.card().summary, paper]
+        table.add_row(Text(kind.name, "bold"), *cells[:len(columns)])
     return table
 
 
@@ -175,30 +182,30 @@ def method_card(kind: type["Method"]) -> Group:
     return Group(Text(f"{card.name}: {card.summary}\n", "bold"), head, *_options(kind))
 
 
-def _options(kind: type["Method"]) -> list[Table]:
+def _options(kind: type["Method"]) -> list[RenderableType]:
     from dualmask.options import TrainingOptions
 
     own = {name: preset.options for name, preset in kind.presets.items()}
     training = {name: preset.training for name, preset in kind.presets.items()}
-    tables = [(kind.Options, own, "--option NAME=VALUE")]
+    lists = [(kind.Options, own, "--option NAME=VALUE")]
     if kind.noun == "defence":
-        tables.append((TrainingOptions, training, "--set NAME=VALUE (training)"))
-    return [option_table(options, presets, title) for options, presets, title in tables if fields(options)]
+        lists.append((TrainingOptions, training, "--set NAME=VALUE (training)"))
+    presets = Text(f"Presets: {', '.join(kind.presets)}; the first is the default.\n")
+    return [presets, *(option_list(options, presets, title) for options, presets, title in lists if fields(options))]
 
 
-def option_table(options: type, presets: Mapping[str, Mapping[str, object]], title: str) -> Table:
-    """Every field of an options class: default, values, and what each preset changes."""
-    changed = {name: preset for name, preset in presets.items() if preset}
-    first = next(iter(presets), "")
-    heads = [f"{name} (default)" if name == first else name for name in changed]
-    usual = "without preset" if first in changed else "default"
-    table = Table("name", "values", usual, *heads, "meaning", title=title, title_justify="left", title_style="bold")
+def option_list(options: type, presets: Mapping[str, Mapping[str, object]], title: str) -> Group:
+    """Every field of an options class: default, values, meaning, what presets change; fits narrow screens too."""
+    lines: list[RenderableType] = [Text(f"{title}\n", "bold")]
     hints, notes = get_type_hints(options), option_notes(options)
+    width = max(len(option.name) for option in fields(options)) + 2
     for option in fields(options):
-        others = [shown(preset[option.name]) if option.name in preset else "" for preset in changed.values()]
-        cells = (values_of(hints[option.name]), shown(option.default), *others, notes.get(option.name, ""))
-        table.add_row(Text(option.name, "bold"), *map(Text, cells))
-    return table
+        first = Text.assemble((option.name.ljust(width), "bold"), shown(option.default),
+                              (f"   {values_of(hints[option.name])}", "dim"))
+        changes = [f"{name}: {shown(preset[option.name])}" for name, preset in presets.items() if option.name in preset]
+        more = "; ".join(part for part in (notes.get(option.name, ""), ", ".join(changes)) if part)
+        lines += [first, Padding(Text(more), (0, 0, 0, width))] if more else [first]
+    return Group(*lines, Text())
 
 
 def option_notes(options: type) -> dict[str, str]:

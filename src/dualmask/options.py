@@ -94,7 +94,7 @@ def parse_assignments(pairs: list[str]) -> dict[str, str]:
     """``["test_rate=0.2", "unit=word"]`` as a mapping."""
     wrong = [pair for pair in pairs if "=" not in pair]
     if wrong:
-        raise OptionError(f"option '{wrong[0]}' has no value; write name=value, e.g. test_rate=0.2.")
+        raise OptionError(f"option '{wrong[0]}' has no value; write {wrong[0]}=VALUE.")
     return {name.strip().replace("-", "_"): value.strip() for name, value in (pair.split("=", 1) for pair in pairs)}
 
 

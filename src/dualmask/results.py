@@ -4,6 +4,7 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields
+from math import sqrt
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -94,6 +95,13 @@ def tally(results: Iterable[AttackResult]) -> Tally:
         mean([one.changed / max(one.words, 1) for one in won]), mean(similar))
 
 
+def interval(part: int, whole: int) -> tuple[float, float]:
+    """Wilson's 95 % interval for a share."""
+    z, share = 1.959964, part / whole
+    centre, spread = share + z * z / (2 * whole), z * sqrt(share * (1 - share) / whole + z * z / (4 * whole * whole))
+    return tuple(min(1.0, max(0.0, (centre + sign * spread) / (1 + z * z / whole))) for sign in (-1, 1))  # type: ignore
+
+
 def mean(values: list[float] | list[int]) -> float | None:
     return sum(values) / len(values) if values else None
 
@@ -143,7 +151,8 @@ class ResultFile:
     def _go_on(self) -> None:
         found, done = read_results(self.path)
         self.done = [one for one in done if one.outcome not in FAULTS]
-        differing = [name for name in {**found, **self.header} if found.get(name) != self.header.get(name)]
+        differing = [name for name in {**found, **self.header}
+                     if name != "about" and found.get(name) != self.header.get(name)]
         if found and differing:
             changes = "; ".join(f"{name}: {found.get(name)!r} there, {self.header.get(name)!r} now"
                                 for name in differing)

@@ -136,7 +136,7 @@ def attack(
     options: Mapping[str, object] | None = None, tools: Tools | None = None, samples: int | None = None, seed: int = 0,
     labels: Sequence[str] = (), measure: str | None = "minilm", sequential: bool = False, width: int | None = None,
     tolerance: float = 1e-4, batch_size: int | None = None, out: str | Path | None = None, resume: bool = False,
-    overwrite: bool = False, watch: Watch | None = None,
+    overwrite: bool = False, watch: Watch | None = None, about: Mapping[str, str] | None = None,
 ) -> list[AttackResult]:
     """Attack a classifier, a pipeline, a function or an address on labelled texts; results in the texts' order.
 
@@ -144,7 +144,7 @@ def attack(
     `batch_size` is how many texts it gets at a time.
     `measure` names the sentence encoder that compares final texts with the originals (None: not compared).
     Scores (log-odds) nearer than `tolerance`, a share of them, count as equal; raise it for a victim of low precision.
-    `out` is a file of JSON Lines that is written as results come; `resume` goes on with it.
+    `out` is a file of JSON Lines that is written as results come; `resume` goes on with it; `about` is kept in it.
     """
     if not examples:
         raise DataError("there is nothing to attack: no examples were given.")
@@ -161,9 +161,16 @@ def attack(
               "measure": measure, "samples": samples, "labels": list(assault.victim.labels), "dualmask": __version__}
     file = None
     if out is not None:
-        header |= {"victim": assault.victim.describe(), "data": digest(examples)}
+        header |= {"victim": assault.victim.describe(), "defence": defence_of(assault.victim),
+                   "data": digest(examples), "about": dict(about or {})}
         file = ResultFile(Path(out), header, resume=resume, overwrite=overwrite)
     return collected(assault, [(place, examples[place]) for place in places], file, watch)
+
+
+def defence_of(victim: Victim) -> dict[str, object] | None:
+    """The name and options of the defence that was on, where the victim is one of ours."""
+    defence = getattr(victim.classifier, "defence", None)
+    return None if defence is None else {"name": defence.name, **defence.options_as_dict()}
 
 
 def collected(
