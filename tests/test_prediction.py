@@ -238,6 +238,7 @@ def stopped(classifier: DefendedClassifier, source: Path, out: Path, rows: int) 
 
     class Failing:
         labels, defence, encode, network = classifier.labels, classifier.defence, classifier.encode, classifier.network
+        fingerprint = classifier.fingerprint
 
         def predict(self, texts: list[str], **options: bool) -> Predictions:
             nonlocal seen

@@ -25,18 +25,26 @@ def difference(before: str, after: str, *, brackets: bool = False) -> tuple[Text
     old, new = Words(before), Words(after)
     matcher = SequenceMatcher(None, old.words, new.words, autojunk=False)
     changes = [change for change in matcher.get_opcodes() if change[0] != "equal"]
-    return (painted(old, [(start, end) for _, start, end, _, _ in changes], BEFORE, brackets=brackets),
-            painted(new, [(start, end) for _, _, _, start, end in changes], AFTER, brackets=brackets))
+    return (painted(old, [(start, end) for _, start, end, _, _ in changes], BEFORE, brackets=brackets, known=before),
+            painted(new, [(start, end) for _, _, _, start, end in changes], AFTER, brackets=brackets, known=before))
 
 
-def painted(words: Words, runs: Sequence[tuple[int, int]], style: str, *, brackets: bool) -> Text:
+def revealed(word: str, known: str) -> str:
+    """Look-alikes that the other text does not have, with their numbers: nobody could tell them otherwise."""
+    return "".join(letter if letter.isascii() or letter in known else f"{letter}\u2039U+{ord(letter):04X}\u203a"
+                   for letter in word)
+
+
+def painted(
+    words: Words, runs: Sequence[tuple[int, int]], style: str, *, brackets: bool, known: str,
+) -> Text:
     result, done = Text(), 0
     for first, end in runs:
         if first == end or words.spans[first][0] > LONGEST:
             continue
         start, stop = words.spans[first][0], words.spans[end - 1][1]
         result.append(words.text[done:start].translate(SHOWN))
-        word = words.text[start:stop].translate(SHOWN)
+        word = revealed(words.text[start:stop], known).translate(SHOWN)
         result.append(f"\u27e6{word}\u27e7" if brackets else word, style=style)
         done = stop
     result.append(words.text[done:max(done, LONGEST)].translate(SHOWN))
@@ -79,6 +87,8 @@ def tally_table(results: Sequence["AttackResult"], counts: "Tally", seconds: flo
     table.add_row("attack success", share(counts.succeeded, right), "of the texts that were right before")
     table.add_row("queries", f"{counts.queries:,.1f}",
                   f"a text attacked; the victim read {counts.rows:,.1f}, the last check included")
+    if counts.gradients:
+        table.add_row("gradients", f"{counts.gradients:,.1f}", "backward passes a text attacked")
     if counts.changed is not None:
         table.add_row("words changed", f"{counts.changed:.1%}", "in successes")
     if counts.similarity is not None:

@@ -127,7 +127,8 @@ def predict(
 @app.command()
 def attack(
     model: Annotated[str, typer.Argument(
-        metavar="MODEL", help="Folder of a saved model, a hub id, or the address of a server (http...).")],
+        metavar="MODEL", help="Folder of a saved model or of a plain Hugging Face classifier, a hub id, or the address "
+        "of a server (http...).")],
     data: Annotated[str, typer.Argument(metavar="DATA", help="Labelled texts: a file, or data with a test part.")],
     *,
     attack: Annotated[str, typer.Option(help="See 'dualmask list attacks'.")] = "textfooler",

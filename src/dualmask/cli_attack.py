@@ -4,17 +4,22 @@
 import shlex
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from dualmask.errors import DataError, OptionError
+from dualmask.errors import DataError, EncoderError, OptionError
 from dualmask.results import HELD
 from dualmask.text.columns import FIND, Columns
+
+if TYPE_CHECKING:
+    from dualmask.results import AttackResult
+    from dualmask.text.examples import Example
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,31 +48,15 @@ def run(request: Request) -> None:
     from dualmask.attack_display import show_results, tally_table
     from dualmask.attacks import build_attack
     from dualmask.attacks.running import attack
-    from dualmask.results import AttackResult, tally
-    from dualmask.text.examples import load_examples
+    from dualmask.display import own_command
+    from dualmask.results import tally
 
     check(request)
     build_attack(request.attack, preset=request.preset, options=request.options)  # mistakes before models are loaded
     victim, labels = find_victim(request)
-    try:
-        examples = load_examples(request.data, labels=labels, columns=request.columns, part="test")
-    except DataError as error:
-        if "unknown label" not in str(error):
-            raise
-        problem = str(error).partition(" Correct the label")[0].replace("of the training data", "of the model")
-        raise DataError(f"{problem} If the data name the classes otherwise, say so with --labels, e.g. "
-                        f"--labels {','.join(map(str, range(len(labels))))} for {', '.join(labels)}.") from None
+    examples = find_examples(request, labels)
     began, console = time.perf_counter(), Console()
-    seen: list[AttackResult] = []
-    total = min(request.samples or len(examples), len(examples))
-    with progress_bar(request.progress) as bar:
-        task = bar.add_task(request.attack, total=total, counts="")
-
-        def watch(result: AttackResult) -> None:
-            seen.append(result)
-            fooled, held = (sum(one.outcome in kinds for one in seen) for kinds in (("succeeded",), HELD))
-            bar.update(task, advance=1, counts=f"{fooled} fooled, {held} held")
-
+    with Progressing(request, min(request.samples or len(examples), len(examples))) as watch:
         results = attack(
             victim, examples, request.attack, preset=request.preset, options=request.options, samples=request.samples,
             seed=request.seed, labels=labels, measure=request.measure, out=request.out, resume=request.resume,
@@ -75,13 +64,41 @@ def run(request: Request) -> None:
     show_results(console, results, labels, shown=request.show)
     console.print(setting(request, victim, len(results), len(examples)), soft_wrap=True)
     console.print(tally_table(results, tally(results), time.perf_counter() - began))
-    if request.out:
-        console.print(Text(f"records: {request.out}"), soft_wrap=True)
-    else:
-        from dualmask.display import own_command
-
+    told = f"records: {request.out}"
+    if not request.out:
         again = shlex.join([own_command(), *sys.argv[1:], "--out", "attack.jsonl"])
-        console.print(Text(f"to keep one record for each text: {again}", "dim"), soft_wrap=True)
+        told = f"to keep one record for each text: {again}"
+    console.print(Text(told, "dim"), soft_wrap=True)
+
+
+class Progressing(Progress):
+    """A bar with what has been fooled and what has held; called with each result."""
+
+    def __init__(self, request: Request, total: int) -> None:
+        super().__init__(
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[counts]}"),
+            TimeRemainingColumn(), console=Console(stderr=True), disable=not request.progress, transient=True)
+        self.fooled = self.held = 0
+        self.bar = self.add_task(request.attack, total=total, counts="")
+
+    def __call__(self, result: "AttackResult") -> None:
+        self.fooled += result.outcome == "succeeded"
+        self.held += result.outcome in HELD
+        self.update(self.bar, advance=1, counts=f"{self.fooled} fooled, {self.held} held")
+
+
+def find_examples(request: Request, labels: Sequence[str]) -> "list[Example]":
+    """The labelled texts; names of classes that the model does not know may only be other names."""
+    from dualmask.text.examples import load_examples
+
+    try:
+        return load_examples(request.data, labels=labels, columns=request.columns, part="test")
+    except DataError as error:
+        if "unknown label" not in str(error):
+            raise
+        problem = str(error).partition(" Correct the label")[0].replace("of the training data", "of the model")
+        raise DataError(f"{problem} If the data name the classes otherwise, say so with --labels, e.g. "
+                        f"--labels {','.join(map(str, range(len(labels))))} for {', '.join(labels)}.") from None
 
 
 def setting(request: Request, victim: object, attacked: int, given: int) -> Text:
@@ -93,10 +110,11 @@ def setting(request: Request, victim: object, attacked: int, given: int) -> Text
     changed = "".join(f", {name}={value}" for name, value in request.options.items())
     defence = getattr(getattr(victim, "defence", None), "name", None)
     who = f"a model with the defence {defence}" if defence not in (None, "plain") else "a model without a defence"
-    if defence is None:
+    if isinstance(victim, str):
         who = "a server"
+    may = "look into" if kind.family == "gradients" else "ask"
     told = (f"{kind.name}, preset {preset}{changed}, seed {request.seed}, against {request.victim}, {who} that it may "
-            f"ask (adaptive); {attacked:,} of {given:,} texts of {request.data}")
+            f"{may} (adaptive); {attacked:,} of {given:,} texts of {request.data}")
     if kind.family != "characters" or kind.name == "textbugger":
         told += ("\nSynonyms, tagger, language model and sentence encoder are this library's: such numbers go beside "
                  "each other, not beside published ones.")
@@ -114,21 +132,36 @@ def check(request: Request) -> None:
 
 
 def find_victim(request: Request) -> tuple[object, tuple[str, ...]]:
-    """A server, or a saved classifier with its own labels."""
+    """A server, a saved classifier, or a plain Hugging Face one; and what the data call its classes."""
     if request.victim.startswith(("http://", "https://")):
         return request.victim, request.labels
     from dualmask.classifier import DefendedClassifier
 
-    classifier = DefendedClassifier.load(request.victim)
-    if not request.defended:
-        classifier = classifier.undefended()
-    if request.labels and len(request.labels) != len(classifier.labels):
+    folder = Path(request.victim)
+    victim: object
+    if (folder / "config.json").is_file() and not (folder / "dualmask.json").exists():
+        victim, names = plain_classifier(folder)
+    else:
+        classifier = DefendedClassifier.load(request.victim)
+        victim, names = classifier if request.defended else classifier.undefended(), classifier.labels
+    if request.labels and len(request.labels) != len(names):
         raise OptionError(f"--labels {','.join(request.labels)} names {len(request.labels)} classes, but the model has "
-                          f"{len(classifier.labels)}: {','.join(classifier.labels)}. Name each, in this order.")
-    return classifier, request.labels or classifier.labels
+                          f"{len(names)}: {','.join(names)}. Name each, in this order.")
+    return victim, request.labels or names
 
 
-def progress_bar(wanted: bool) -> Progress:
-    return Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-                    TextColumn("{task.fields[counts]}"), TimeRemainingColumn(),
-                    console=Console(stderr=True), disable=not wanted, transient=True)
+def plain_classifier(folder: Path) -> tuple[object, tuple[str, ...]]:
+    """A text-classification pipeline of a folder that another program wrote."""
+    from transformers import AutoConfig, pipeline
+
+    from dualmask.models.encoders import LOADING_ERRORS, quiet_transformers
+
+    try:
+        config = AutoConfig.from_pretrained(folder)
+        if not any(str(kind).endswith("ForSequenceClassification") for kind in config.architectures or ()):
+            raise EncoderError(f"{folder} is an encoder without a classifier's head; train one with 'dualmask train'.")
+        with quiet_transformers():
+            found = pipeline("text-classification", model=str(folder))
+    except LOADING_ERRORS as error:
+        raise EncoderError(f"{folder} can't be loaded as a text classifier: {error}") from error
+    return found, tuple(str(config.id2label[place]) for place in range(config.num_labels))

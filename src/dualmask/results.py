@@ -70,6 +70,7 @@ class Tally:
     rows: float
     changed: float | None  # mean share of words over successes
     similarity: float | None  # mean over successes
+    gradients: float  # mean over attacked texts
 
     @property
     def total(self) -> int:
@@ -92,7 +93,8 @@ def tally(results: Iterable[AttackResult]) -> Tally:
     return Tally(
         {name: sum(one.outcome == name for one in results) for name in get_args(Outcome)},
         mean([one.queries for one in attacked]) or 0.0, mean([one.rows for one in attacked]) or 0.0,
-        mean([one.changed / max(one.words, 1) for one in won]), mean(similar))
+        mean([one.changed / max(one.words, 1) for one in won]), mean(similar),
+        mean([one.gradients for one in attacked]) or 0.0)
 
 
 def interval(part: int, whole: int) -> tuple[float, float]:
@@ -134,19 +136,32 @@ def read_results(path: Path) -> tuple[dict[str, object], list[AttackResult]]:
     return header, results
 
 
+def difference(name: str, there: object, now: object) -> str:
+    """Two settings, of groups of them only what differs."""
+    if isinstance(there, dict) and isinstance(now, dict):
+        return "; ".join(difference(key, there.get(key), now.get(key)) for key in {**there, **now}
+                         if there.get(key) != now.get(key))
+    return f"{name}: {there!r} there, {now!r} now"
+
+
 class ResultFile:
     """A header and one line for each result, written at once; a run that was stopped goes on where it was."""
 
     def __init__(self, path: Path, header: Mapping[str, object], *, resume: bool, overwrite: bool) -> None:
         self.path, self.header = path, json.loads(json.dumps(header))
         self.done: list[AttackResult] = []
+        if path.is_dir():
+            raise OptionError(f"{path} is a folder; give a file for the records, such as {path / 'attack.jsonl'}.")
         if path.exists() and not overwrite:
             if not resume:
                 raise OptionError(f"{path} is there already; go on with it (--resume) or replace it (--overwrite).")
             self._go_on()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._write(self.done)
-        self._stream = path.open("a", encoding="utf-8", newline="\n")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._write(self.done)
+            self._stream = path.open("a", encoding="utf-8", newline="\n")
+        except OSError as error:
+            raise OptionError(f"{path} can't be written ({error.strerror or error}); choose another place.") from error
 
     def _go_on(self) -> None:
         found, done = read_results(self.path)
@@ -154,8 +169,7 @@ class ResultFile:
         differing = [name for name in {**found, **self.header}
                      if name != "about" and found.get(name) != self.header.get(name)]
         if found and differing:
-            changes = "; ".join(f"{name}: {found.get(name)!r} there, {self.header.get(name)!r} now"
-                                for name in differing)
+            changes = "; ".join(difference(name, found.get(name), self.header.get(name)) for name in differing)
             raise OptionError(f"{self.path} comes from a run with other settings ({changes}); give the same ones, or "
                               "write another file.")
 

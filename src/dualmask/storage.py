@@ -15,6 +15,7 @@ from dualmask.defences import DEFENCES
 from dualmask.errors import DualmaskError, ModelFileError, ResourceError
 from dualmask.models.encoders import LOADING_ERRORS, load_tokenizer, quiet_transformers
 from dualmask.options import make_options
+from dualmask.resources import RESOURCES
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -68,6 +69,9 @@ def save(classifier: DefendedClassifier, folder: Path) -> Path:
 
 def load(source: str | Path) -> DefendedClassifier:
     """Read a saved folder, or a hub repository that holds one."""
+    if str(source) in RESOURCES and not Path(source).exists():
+        raise ModelFileError(f"'{source}' is a resource ({RESOURCES[str(source)].kind}), not a trained classifier: "
+                             "train one, e.g. 'dualmask train rotten-tomatoes --out model', and give its folder.")
     folder = Path(source) if Path(source).exists() else downloaded(str(source))
     description = read_description(folder)
     for name, expected in description.sha256.items():
