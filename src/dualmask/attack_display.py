@@ -70,7 +70,12 @@ def attacked_text(result: "AttackResult", labels: Sequence[str], *, brackets: bo
                          f"  {facts}")
     before, after = difference(one_string(result.text), one_string(result.adversarial or result.text),
                                brackets=brackets)
-    return Group(head, Text.assemble("  before  ", before), Text.assemble("  after   ", after), Text())
+    texts = Table.grid(padding=(0, 2))
+    texts.add_column(no_wrap=True)
+    texts.add_column(overflow="fold")
+    texts.add_row("  before", before)
+    texts.add_row("  after", after)
+    return Group(head, texts, Text())
 
 
 def tally_table(results: Sequence["AttackResult"], counts: "Tally", seconds: float) -> Table:
@@ -82,9 +87,9 @@ def tally_table(results: Sequence["AttackResult"], counts: "Tally", seconds: flo
             reason = next((one.reason for one in results if one.outcome == name and one.reason), "")
             table.add_row(name, f"{count:,}", MEANING[name] + (f"; the first: {reason}" if reason else ""))
     right, total = counts.attacked, counts.total
-    table.add_row("accuracy before", share(right, total), "of all texts")
-    table.add_row("accuracy under attack", share(right - counts.succeeded, total), "of all texts")
-    table.add_row("attack success", share(counts.succeeded, right), "of the texts that were right before")
+    table.add_row("accuracy before", *share(right, total, "of all texts"))
+    table.add_row("accuracy under attack", *share(right - counts.succeeded, total, "of all texts"))
+    table.add_row("attack success", *share(counts.succeeded, right, "of those right before"))
     table.add_row("queries", f"{counts.queries:,.1f}",
                   f"a text attacked; the victim read {counts.rows:,.1f}, the last check included")
     if counts.gradients:
@@ -98,18 +103,19 @@ def tally_table(results: Sequence["AttackResult"], counts: "Tally", seconds: flo
 
 
 MEANING = {
-    "succeeded": "the victim gives another label, asked twice", "failed": "the search found nothing",
+    "succeeded": "another label, asked twice", "failed": "the search found nothing",
     "skipped": "wrong before the attack", "out-of-queries": "the budget ended first",
     "out-of-time": "the time limit came first", "unconfirmed": "the victim did not repeat its answer",
     "victim-error": "no usable answer", "attack-error": "a fault of the attack itself",
 }
 
 
-def share(part: int, whole: int) -> str:
+def share(part: int, whole: int, meaning: str) -> tuple[str, str]:
+    """A share, and what it is of, with its 95 % interval."""
     if not whole:
-        return "-"
+        return "-", meaning
     low, high = interval(part, whole)
-    return f"{part / whole:.1%} ({part:,}/{whole:,}), 95 % interval {low:.0%} to {high:.0%}"
+    return f"{part / whole:.1%} ({part:,}/{whole:,})", f"{meaning}; 95 % interval {low:.0%} to {high:.0%}"
 
 
 def show_results(console: Console, results: Sequence["AttackResult"], labels: Sequence[str], *, shown: int) -> None:

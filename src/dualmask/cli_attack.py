@@ -35,6 +35,7 @@ class Request:
     seed: int = 0
     labels: tuple[str, ...] = ()
     defended: bool = True
+    sequential: bool = False
     measure: str | None = "minilm"
     columns: Columns = FIND
     out: Path | None = None
@@ -60,9 +61,9 @@ def run(request: Request) -> None:
         results = attack(
             victim, examples, request.attack, preset=request.preset, options=request.options, samples=request.samples,
             seed=request.seed, labels=labels, measure=request.measure, out=request.out, resume=request.resume,
-            overwrite=request.overwrite, watch=watch, about={"victim": request.victim, "data": request.data})
+            overwrite=request.overwrite, watch=watch, sequential=request.sequential, about={"victim": request.victim, "data": request.data})
     show_results(console, results, labels, shown=request.show)
-    console.print(setting(request, victim, len(results), len(examples)), soft_wrap=True)
+    console.print(setting(request, victim, len(results), len(examples)))
     console.print(tally_table(results, tally(results), time.perf_counter() - began))
     told = f"records: {request.out}"
     if not request.out:
@@ -108,6 +109,7 @@ def setting(request: Request, victim: object, attacked: int, given: int) -> Text
     kind = ATTACKS.find(request.attack)
     preset = request.preset or next(iter(kind.presets))
     changed = "".join(f", {name}={value}" for name, value in request.options.items())
+    changed += ", sequential" if request.sequential else ""
     defence = getattr(getattr(victim, "defence", None), "name", None)
     who = f"a model with the defence {defence}" if defence not in (None, "plain") else "a model without a defence"
     if isinstance(victim, str):

@@ -13,6 +13,7 @@ from dualmask.models.victim import VictimError
 from dualmask.text.words import Words
 
 T = TypeVar("T")
+NOTHING = 1e-12  # a probability of 0, as servers that round it off give it
 Row: TypeAlias = tuple[float, ...]  # the victim's probabilities for one text
 
 
@@ -174,7 +175,7 @@ class Problem:
         if self.terms.tolerance == 0:
             return self.loss(row)
         others = sum(row[:self.label]) + sum(row[self.label + 1:])  # 1 - p would be 0 long before this is
-        return log(max(others, 1e-300)) - log(max(row[self.label], 1e-300))
+        return log(max(others, NOTHING)) - log(max(row[self.label], NOTHING))
 
     def better(self, one: Answer, other: Answer) -> bool:
         return one.score - other.score > self.terms.tolerance * max(1.0, abs(other.score))

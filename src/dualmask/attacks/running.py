@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attack a victim on many examples, and keep what came of it."""
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
@@ -21,12 +22,14 @@ from dualmask.models.victim import Victim, as_victim, check_classes
 from dualmask.options import check_least
 from dualmask.results import AttackResult, Outcome, ResultFile
 from dualmask.seeds import derived_seed
-from dualmask.text.examples import Example
+from dualmask.text.columns import Text
+from dualmask.text.examples import Dataset, Example, load_dataset, load_examples
 from dualmask.text.words import Words
 
 MEASURE = "similarity"  # the station that compares final texts with the originals
 WIDTH = {False: 64, True: 1024}  # attacks at once, without and with a GPU
 Watch = Callable[[AttackResult], None]
+Data = str | Path | Dataset | Sequence[tuple[Text, int | str]]
 
 
 class Found(NamedTuple):
@@ -48,7 +51,8 @@ class Assault:
     ) -> None:
         check_least(width=(width or 1, 1), tolerance=(tolerance, 0), batch_size=(batch_size or 1, 1))
         self.victim: Victim = as_victim(victim, labels=labels)
-        self.attack, self.seed, self.tolerance = attack, seed, 0.0 if sequential else tolerance
+        self.attack, self.seed, self.measure = attack, seed, measure
+        self.tolerance = 0.0 if sequential else tolerance
         self.logs: dict[int, list[str]] | None = None  # a dictionary given here gets every text asked about, in order
         # One after the other with one pair of random streams, every digit counting: TextAttack's way
         self.shared = SharedStreams(seed) if sequential else None
@@ -68,6 +72,15 @@ class Assault:
         from dualmask.models.sentences import find_sentence_encoder
 
         return Station(SentenceOracle(find_sentence_encoder(name, device=self.victim.device)))
+
+    def header(self) -> dict[str, object]:
+        """What a file of results says about how they came about."""
+        attack, defence = self.attack, getattr(self.victim.classifier, "defence", None)
+        return {"format": 1, "attack": attack.name, "options": attack.options_as_dict(), "seed": self.seed,
+                "sequential": attack.sequential, "tolerance": self.tolerance, "measure": self.measure,
+                "victim": self.victim.describe(), "labels": list(self.victim.labels),
+                "defence": None if defence is None else {"name": defence.name, **defence.options_as_dict()},
+                "dualmask": __version__}
 
     def run(self, examples: Sequence[tuple[int, Example]]) -> Iterator[AttackResult]:
         """A result for each numbered example, in the order in which they end."""
@@ -132,7 +145,7 @@ def predicted(row: Row | None) -> int | None:
 
 
 def attack(
-    victim: object, examples: Sequence[Example], attack: str | Attack = "textfooler", *, preset: str | None = None,
+    victim: object, examples: Data, attack: str | Attack = "textfooler", *, preset: str | None = None,
     options: Mapping[str, object] | None = None, tools: Tools | None = None, samples: int | None = None, seed: int = 0,
     labels: Sequence[str] = (), measure: str | None = "minilm", sequential: bool = False, width: int | None = None,
     tolerance: float = 1e-4, batch_size: int | None = None, out: str | Path | None = None, resume: bool = False,
@@ -140,37 +153,33 @@ def attack(
 ) -> list[AttackResult]:
     """Attack a classifier, a pipeline, a function or an address on labelled texts; results in the texts' order.
 
-    `samples` takes so many of them at random, by the seed alone. `labels` names a function's or server's classes,
-    `batch_size` is how many texts it gets at a time.
-    `measure` names the sentence encoder that compares final texts with the originals (None: not compared).
-    Scores (log-odds) nearer than `tolerance`, a share of them, count as equal; raise it for a victim of low precision.
-    `out` is a file of JSON Lines that is written as results come; `resume` goes on with it; `about` is kept in it.
+    examples: a file or data set, whose classes are matched by name, or pairs of a text and a label (number or name).
+    attack, preset, options, tools: a name with its settings, or an Attack object, which has them.
+    samples, seed: take so many texts at random, by the seed alone, which also seeds the attack's draws.
+    labels: the names of a function's or server's classes, in its order; batch_size: texts that it gets at a time.
+    measure: the sentence encoder that compares final texts with the originals; None: they are not compared.
+    sequential: one text after the other with one random stream, TextAttack's way; its seed is 765.
+    width: attacks at once. tolerance: scores (log-odds) that differ by less than this share of them count as equal.
+    out, resume, overwrite: a file of JSON Lines that is written as results come, gone on with, or replaced.
+    watch: called with each result. about: kept in the file's header.
     """
-    if not examples:
-        raise DataError("there is nothing to attack: no examples were given.")
     if resume and sequential:
         raise OptionError("a sequential run can't be resumed: its one random stream runs through all examples.")
+    if not isinstance(attack, str) and (preset, options, tools) != (None, None, None):
+        raise OptionError("an attack given as an object has its preset, options and tools already; leave them out.")
     chosen = build_attack(attack, preset=preset, options=options, tools=tools) if isinstance(attack, str) else attack
     assault = Assault(victim, chosen, seed=seed, sequential=sequential, width=width, measure=measure, labels=labels,
                       tolerance=tolerance, batch_size=batch_size)
-    examples = [Example(*example) for example in examples]
-    check_classes(assault.victim, examples)
-    places = sampled(examples, samples, seed)
-    header = {"format": 1, "attack": chosen.name, "preset": preset or next(iter(chosen.presets)), "seed": seed,
-              "options": chosen.options_as_dict(), "sequential": sequential, "tolerance": assault.tolerance,
-              "measure": measure, "samples": samples, "labels": list(assault.victim.labels), "dualmask": __version__}
+    texts = labelled(examples, assault.victim.labels)
+    check_classes(assault.victim, texts)
+    chosen_texts = [(place, texts[place]) for place in sampled(texts, samples, seed)]
     file = None
     if out is not None:
-        header |= {"victim": assault.victim.describe(), "defence": defence_of(assault.victim),
-                   "data": digest(examples), "about": dict(about or {})}
+        named = preset or (next(iter(chosen.presets)) if isinstance(attack, str) else None)
+        header = {**assault.header(), "preset": named, "samples": samples, "data": digest(texts),
+                  "about": dict(about or {})}
         file = ResultFile(Path(out), header, resume=resume, overwrite=overwrite)
-    return collected(assault, [(place, examples[place]) for place in places], file, watch)
-
-
-def defence_of(victim: Victim) -> dict[str, object] | None:
-    """The name and options of the defence that was on, where the victim is one of ours."""
-    defence = getattr(victim.classifier, "defence", None)
-    return None if defence is None else {"name": defence.name, **defence.options_as_dict()}
+    return collected(assault, chosen_texts, file, watch)
 
 
 def collected(
@@ -188,7 +197,40 @@ def collected(
     finally:
         if file:
             file.close()
-    return [results[number] for number in sorted(results)]
+    found = [results[number] for number in sorted(results)]
+    wrong, classes = sum(one.outcome == "skipped" for one in found), len(assault.victim.labels) or 2
+    if len(found) >= 10 and wrong > len(found) * (1 - 1 / classes):
+        warnings.warn(f"the victim had {len(found) - wrong} of {len(found)} texts right before the attack, fewer than by "
+                      "chance: are the labels' numbers in its order?", stacklevel=3)
+    return found
+
+
+def labelled(given: Data, labels: Sequence[str]) -> list[Example]:
+    """Examples with the victim's numbers for their classes."""
+    if isinstance(given, str | Path):
+        return load_examples(given, labels=labels) if labels else by_name(load_dataset(given), labels)
+    if isinstance(given, Dataset):
+        return by_name(given, labels)
+    examples = []
+    for one in given:
+        if not isinstance(one, tuple) or len(one) != 2 or not isinstance(one[1], int | str):
+            raise DataError(f"expected pairs of a text and a label, got {one!r:.60}.")
+        text, label = one
+        if isinstance(label, str):
+            if label not in labels:
+                raise DataError(f"the label '{label}' is a name, and the victim's names are "
+                                f"{', '.join(labels) or 'not known; give them with labels='}.")
+            label = labels.index(label)
+        examples.append(Example(text, label))
+    if not examples:
+        raise DataError("there is nothing to attack: no examples were given.")
+    return examples
+
+
+def by_name(data: Dataset, labels: Sequence[str]) -> list[Example]:
+    """A data set's test part, or else its training part, with its classes numbered as the victim does."""
+    examples = data.test or data.train
+    return labelled([(one.text, data.labels[one.label]) for one in examples], labels or data.labels)
 
 
 def digest(examples: Sequence[Example]) -> str:

@@ -36,8 +36,10 @@ def in_turn(problem: Problem, moves: Moves, *, drop: bool) -> Steps[Answer]:
     """PWWS's own way: each word's replacement is chosen beforehand, on the original, and put in even if it harms."""
     current = problem.start
     for place, changed in (yield from salient_choices(problem, moves, drop=drop)):
-        if changed is None or problem.spent:
+        if problem.spent:
             break
+        if changed is None:
+            continue
         allowed = yield from moves.allowed(problem, [current.words.replaced(place, changed[place])], current.words)
         answers = yield from problem.ask(allowed)
         current = answers[0] if answers else current

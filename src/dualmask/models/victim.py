@@ -141,7 +141,7 @@ class HttpVictim(Victim):
             raise OptionError(f"retries={retries}, timeout={timeout}; expected 0 or more, and more than 0 seconds.")
         self.url, self.labels, self.retries, self.timeout = url, tuple(labels), retries, timeout
         self.headers = {"Content-Type": "application/json", **(headers or {})}
-        self._answered = True  # whether the last question was; a server that is down is not waited for each time
+        self._failures = 0  # in a row; a server that is down is not waited for each time
 
     def describe(self) -> str:
         return self.url.partition("?")[0]
@@ -160,7 +160,7 @@ class HttpVictim(Victim):
 
     def _post(self, body: bytes) -> object:
         reason, unreachable = "", False
-        tries = self.retries + 1 if self._answered else 1
+        tries = self.retries + 1 if self._failures < 3 else 1
         for attempt in range(tries):
             if attempt:
                 time.sleep(min(0.25 * 2 ** (attempt - 1), 8.0))
@@ -168,7 +168,7 @@ class HttpVictim(Victim):
             try:
                 with urllib.request.urlopen(request, timeout=self.timeout) as reply:
                     found: object = json.load(reply)
-                    self._answered = True
+                    self._failures = 0
                     return found
             except urllib.error.HTTPError as error:
                 reason, unreachable = f"status {error.code}", False
@@ -178,8 +178,9 @@ class HttpVictim(Victim):
                 reason, unreachable = "an answer that is not JSON", False
             except (OSError, http.client.HTTPException) as error:
                 reason = str(getattr(error, "reason", error) or type(error).__name__)
-                unreachable = not isinstance(error, http.client.HTTPException)
-        self._answered = False
+                cause = getattr(error, "reason", error)  # a text that takes too long does not mean that nobody is there
+                unreachable = not isinstance(cause, TimeoutError | http.client.HTTPException)
+        self._failures += 1
         if unreachable:
             raise VictimUnreachableError(f"{self.describe()} can't be reached ({reason}), tried {tries} times. Check "
                                          "the address and the server; a run that writes records can be resumed.")
@@ -196,7 +197,8 @@ def by_label(answer: object, labels: Sequence[str]) -> list[list[float]]:
         scores = {str(one["label"]): float(cast(float, one["score"])) for one in found}
         missing = [label for label in labels if label not in scores]
         if missing:
-            raise VictimError(f"the victim's answer lacks the label '{missing[0]}'; it has {', '.join(scores)}.")
+            raise VictimError(f"the victim's answer lacks the label '{missing[0]}'; it has {', '.join(scores)}. It "
+                              "must give all labels (top_k=None).")
         rows.append([scores[label] for label in labels])
     return rows
 
