@@ -141,7 +141,7 @@ def attack(
     show: Annotated[int, typer.Option(min=0, help="Print so many changed texts.")] = 5,
     measure: Annotated[bool, typer.Option(help="Measure how similar the changed texts are.")] = True,
     sequential: Annotated[bool, typer.Option(
-        "--sequential", help="One text after the other with one random stream, as TextAttack; its seed is 765.")] = False,
+        "--sequential", help="One text after the other with one random stream, as TextAttack (seed 765).")] = False,
     undefended: Annotated[bool, typer.Option("--undefended", help="Attack the network without its defence.")] = False,
     labels: Annotated[str | None, typer.Option(
         help="What the data call the classes, in the model's order, by commas; a server needs it.")] = None,
@@ -157,7 +157,8 @@ def attack(
         victim=model, data=data, attack=attack, preset=preset, options=parse_assignments(option or []),
         samples=samples, seed=seed, labels=tuple(name.strip() for name in (labels or "").split(",") if name.strip()),
         measure="minilm" if measure else None, columns=Columns(text_column, label_column, pair_column), out=out,
-        show=show, sequential=sequential, defended=not undefended, resume=resume, overwrite=overwrite, progress=not quiet))
+        show=show, sequential=sequential, defended=not undefended, resume=resume, overwrite=overwrite,
+        progress=not quiet))
 
 
 class Kind(StrEnum):

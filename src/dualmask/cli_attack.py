@@ -61,7 +61,8 @@ def run(request: Request) -> None:
         results = attack(
             victim, examples, request.attack, preset=request.preset, options=request.options, samples=request.samples,
             seed=request.seed, labels=labels, measure=request.measure, out=request.out, resume=request.resume,
-            overwrite=request.overwrite, watch=watch, sequential=request.sequential, about={"victim": request.victim, "data": request.data})
+            overwrite=request.overwrite, watch=watch, sequential=request.sequential,
+            about={"victim": request.victim, "data": request.data})
     show_results(console, results, labels, shown=request.show)
     console.print(setting(request, victim, len(results), len(examples)))
     console.print(tally_table(results, tally(results), time.perf_counter() - began))
@@ -115,8 +116,9 @@ def setting(request: Request, victim: object, attacked: int, given: int) -> Text
     if isinstance(victim, str):
         who = "a server"
     may = "look into" if kind.family == "gradients" else "ask"
+    may += " (adaptive)" if defence not in (None, "plain") else ""
     told = (f"{kind.name}, preset {preset}{changed}, seed {request.seed}, against {request.victim}, {who} that it may "
-            f"{may} (adaptive); {attacked:,} of {given:,} texts of {request.data}")
+            f"{may}; {attacked:,} of {given:,} texts of {request.data}")
     if kind.family != "characters" or kind.name == "textbugger":
         told += ("\nSynonyms, tagger, language model and sentence encoder are this library's: such numbers go beside "
                  "each other, not beside published ones.")

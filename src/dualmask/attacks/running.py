@@ -200,8 +200,8 @@ def collected(
     found = [results[number] for number in sorted(results)]
     wrong, classes = sum(one.outcome == "skipped" for one in found), len(assault.victim.labels) or 2
     if len(found) >= 10 and wrong > len(found) * (1 - 1 / classes):
-        warnings.warn(f"the victim had {len(found) - wrong} of {len(found)} texts right before the attack, fewer than by "
-                      "chance: are the labels' numbers in its order?", stacklevel=3)
+        warnings.warn(f"the victim had {len(found) - wrong} of {len(found)} texts right before the attack, fewer than "
+                      "by chance: are the labels' numbers in its order?", stacklevel=3)
     return found
 
 
