@@ -109,6 +109,10 @@ class FunctionVictim(Victim):
     def probabilities(self, texts: Sequence[Text]) -> ArrayLike:
         return self.function(list(texts))
 
+    def describe(self) -> str:
+        name = getattr(self.function, "__qualname__", type(self.function).__qualname__)
+        return f"function {name} of {getattr(self.function, '__module__', None) or 'somewhere'}"
+
 
 class PipelineVictim(Victim):
     """A Hugging Face text-classification pipeline, or whatever answers like one."""

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attacking from Python and from the terminal: what examples may be, how labels are matched, what is shown."""
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from dualmask import Dataset, DefendedClassifier, Example, attack, train
+from dualmask.attack_display import difference, share
+from dualmask.cli_attack import plain_classifier
+from dualmask.errors import DataError, EncoderError, ModelFileError, OptionError
+from dualmask.results import interval, read_results, tally
+from dualmask.text.examples import load_dataset
+
+LABELS = ("bad", "good")
+ROWS = [("a good film", "good"), ("a dull plot", "bad"), ("good good good", "good"), ("the plot was poor", "bad")]
+Victim = Callable[[Sequence[object]], list[list[float]]]
+
+
+def honest(texts: Sequence[object]) -> list[list[float]]:
+    """Finds "good" good."""
+    return [[0.1, 0.9] if "good" in str(text) else [0.8, 0.2] for text in texts]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "reviews.csv"
+    lines = [f"{text},{label}" for text, label in reversed(ROWS)]
+    path.write_text("\n".join(["text,label", *lines]) + "\n", encoding="utf-8")
+    return path
+
+
+def clean(found: Sequence[object]) -> list[int | None]:
+    return [getattr(one, "clean") for one in found]  # noqa: B009
+
+
+@pytest.mark.parametrize("labels", [("bad", "good"), ("good", "bad")])
+def test_classes_are_matched_by_name(labels: tuple[str, str], table: Path) -> None:
+    """Whatever the victim's order of classes, a right answer is right."""
+    turned = labels != LABELS
+
+    def victim(texts: Sequence[object]) -> list[list[float]]:
+        return [row[::-1] if turned else row for row in honest(texts)]
+
+    numbered = [Example(text, labels.index(name)) for text, name in ROWS]
+    for given in (table, str(table), load_dataset(table), ROWS, numbered):
+        found = attack(victim, given, "deepwordbug", labels=labels, measure=None, options={"queries": 3})
+        assert len(found) == 4 and all(one.outcome != "skipped" for one in found), given
+        assert [labels[one.label] for one in found if "good" in str(one.text)] == ["good", "good"]
+
+
+def test_a_data_set_gives_its_test_part() -> None:
+    data = Dataset("x", LABELS, [Example("a", 0)], None, [Example("good b", 1), Example("c", 0)])
+    assert [one.text for one in attack(honest, data, "deepwordbug", labels=LABELS, measure=None)] == ["good b", "c"]
+
+
+@pytest.mark.parametrize(("given", "message"), [
+    ([], "nothing to attack"), (["text"], "pairs of a text and a label"), ([("a", 1.5)], "pairs of a text and a label"),
+    ([("a", "fine")], "the victim's names are bad, good"), ([("a", 2)], "the victim knows 2 classes"),
+    ([("a", -1)], "numbered from 0"),
+])
+def test_examples_that_are_none(given: list[tuple[str, int]], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        attack(honest, given, "deepwordbug", labels=LABELS, measure=None)
+
+
+def test_names_need_a_victim_that_has_some() -> None:
+    with pytest.raises(DataError, match="give them with labels="):
+        attack(honest, ROWS, "deepwordbug", measure=None)
+
+
+def test_a_victim_that_is_worse_than_chance_is_told() -> None:
+    turned = [Example("a good film", 0), Example("a dull plot", 1)] * 6
+    with pytest.warns(UserWarning, match="fewer than by chance"):
+        attack(honest, turned, "deepwordbug", labels=LABELS, measure=None)
+
+
+def test_what_was_attacked_stands_in_the_header(
+    tiny: Callable[[str], Path], data: Dataset, tmp_path: Path,
+) -> None:
+    classifier = train(data, encoder=tiny("bert"), training={"epochs": 1, "max_length": 40}, progress=False)
+    out = tmp_path / "deep" / "r.jsonl"
+    attack(classifier, data, "DeepWordBug", samples=3, measure=None, out=out, about={"data": "somewhere"})
+    header, results = read_results(out)
+    assert header["attack"] == "deepwordbug" and header["defence"]["name"] == "ddm"  # type: ignore[index]
+    assert header["about"] == {"data": "somewhere"} and header["format"] == 1 and len(results) == 3
+    attack(classifier, data, "deepwordbug", samples=3, measure=None, out=out, resume=True, about={"data": "elsewhere"})
+    with pytest.raises(OptionError, match="is a folder"):
+        attack(classifier, data, "deepwordbug", measure=None, out=tmp_path)
+
+
+def test_a_plain_folder_is_attacked_as_a_pipeline(tiny: Callable[[str], Path], data: Dataset, tmp_path: Path) -> None:
+    classifier = train(data, encoder=tiny("bert"), training={"epochs": 1, "max_length": 40}, progress=False)
+    classifier.model.save_pretrained(tmp_path / "plain")
+    classifier.encode.tokenizer.save_pretrained(tmp_path / "plain")
+    victim, labels = plain_classifier(tmp_path / "plain")
+    assert labels == data.labels
+    found = attack(victim, data, "deepwordbug", samples=4, measure=None, options={"queries": 30})
+    bare = classifier.undefended().predict([str(one.text) for one in found]).probabilities.argmax(dim=1).tolist()
+    assert clean(found) == bare
+    with pytest.raises(EncoderError, match="without a classifier's head"):
+        plain_classifier(tiny("bert"))
+
+
+def test_a_resource_is_no_classifier() -> None:
+    with pytest.raises(ModelFileError, match="not a trained classifier"):
+        DefendedClassifier.load("minilm")
+
+
+def test_look_alikes_are_shown_with_their_numbers() -> None:
+    before, after = difference("a caf\u00e9 film", "a caf\u00e9 f\u0456lm", brackets=True)
+    assert str(before) == "a caf\u00e9 \u27e6film\u27e7"
+    assert str(after) == "a caf\u00e9 \u27e6f\u0456\u2039U+0456\u203alm\u27e7"
+
+
+def test_words_that_were_split_or_left_out_are_marked() -> None:
+    before, after = (str(part) for part in difference("one two three", "one t wo three", brackets=True))
+    assert before == "one \u27e6two\u27e7 three" and after == "one \u27e6t wo\u27e7 three"
+    assert str(difference("one two", "one", brackets=True)[1]) == "one"
+
+
+def test_intervals_against_their_equation() -> None:
+    """Wilson's bounds are the shares p for which the observed one is 1.96 deviations away."""
+    for part, whole in ((3, 10), (0, 7), (7, 7), (50, 100)):
+        for bound in interval(part, whole):
+            if 0 < bound < 1:
+                assert abs(part / whole - bound) == pytest.approx(1.959964 * math.sqrt(bound * (1 - bound) / whole))
+    assert share(0, 0, "of all") == ("-", "of all")
+    assert share(1, 4, "of all")[0] == "25.0% (1/4)"
+
+
+def test_counts_of_a_run() -> None:
+    found = attack(honest, ROWS, "deepwordbug", labels=LABELS, measure=None)
+    counts = tally(found)
+    assert counts.total == 4 and counts.attacked == 4
+    assert counts.succeeded == sum(one.outcome == "succeeded" for one in found)
+    assert counts.queries == pytest.approx(sum(one.queries for one in found) / 4)
+    assert json.loads(found[0].as_json())["gradients"] == 0 == counts.gradients
+
+
+def test_texts_stand_below_each_other_on_narrow_screens() -> None:
+    from dualmask.attack_display import attacked_text
+
+    result = attack(honest, [("a good film about nothing much at all", "good")], "deepwordbug", labels=LABELS,
+                    measure=None)[0]
+    console = Console(width=30, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(attacked_text(result, LABELS, brackets=True))
+    lines = console.export_text().splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("  before"))
+    assert lines[start + 1].startswith("         "), lines
