@@ -6,6 +6,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,7 @@ from dualmask.attacks.transformations import (
     swapped,
 )
 from dualmask.classifier import DefendedClassifier
-from dualmask.text.examples import Dataset, Text
+from dualmask.text.examples import Dataset, Example, Text
 from dualmask.text.letters import HOMOGLYPHS, LETTERS, keyboard_neighbours
 from dualmask.text.stop_words import stop_words
 from dualmask.text.words import Words, word_count
@@ -536,6 +537,14 @@ def test_words_by_what_is_lost_without_them(tolerance: float) -> None:
     assert problem.best.words is text, "probes are no answers"
 
 
+def test_a_label_that_takes_over_counts_by_what_it_gains() -> None:
+    rows = {"a b c": [0.4, 0.35, 0.25], "b c": [0.3, 0.5, 0.2], "a c": [0.31, 0.27, 0.42], "a b ": [0.36, 0.35, 0.29]}
+    problem, oracles = begun("a b c", lambda texts: [rows[str(text)] for text in texts], tolerance=0.0)
+    moves = Moves([], [], [])
+    assert driven(by_deletion(problem, moves), oracles) == [0, 1, 2]  # 0.70, 0.69, 0.64
+    assert driven(by_deletion(problem, moves, new_label=True), oracles) == [1, 0, 2]  # 0.86, 0.85, 0.64
+
+
 def test_words_by_prefixes_and_tails() -> None:
     problem, oracles = begun(TEXT, wide, 1, tolerance=0.0)
     words = problem.original
@@ -932,6 +941,19 @@ def test_fgpm_takes_the_largest_projection_each_time(tiny: Callable[[str], Path]
         current = current.replaced(*best)
         assert asked == current.text
     assert 1 <= len(problem.log) - 1 <= 4
+
+
+def test_fgpm_tries_each_synonym_of_a_place_once(tiny: Callable[[str], Path], data: Dataset) -> None:
+    one_class = replace(data, labels=("only",), train=[Example(text, 0) for text, _ in data.train])
+    classifier = tiny_classifier(tiny("bert"), "plain", one_class)  # never fooled
+    attack = build_attack("fgpm", options={"distance": 2.0, "max_share": None}, tools=stand_ins())
+    problem = Problem(Words("good"), 0, streams=Streams(0), terms=Terms())
+    problem.log = []
+    oracles = white_box_oracles(classifier)
+    driven(problem.begin(), oracles)
+    driven(attack.search(problem), oracles)
+    assert sorted(problem.log[1:]) == sorted(word for word, _ in Synonyms(NEAR).neighbours("good", 4))
+    assert problem.gradients == 4
 
 
 def test_a_distance_of_zero_leaves_fgpm_nothing(tiny: Callable[[str], Path], data: Dataset) -> None:

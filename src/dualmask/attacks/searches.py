@@ -62,7 +62,9 @@ def most_similar(answers: Sequence[Answer]) -> Answer:
 def beam(problem: Problem, moves: Moves, *, width: int) -> Steps[Answer]:
     """From each of the `width` best texts all texts one edit away, until one succeeds; width 1 is plain greedy."""
     front, best = [problem.start], problem.start
-    while not best.fooled and not problem.spent:
+    for _ in problem.original.spans:  # no more steps than words: moves that may edit a word twice would never end
+        if best.fooled or problem.spent:
+            break
         candidates: list[Words] = []
         for member in front:
             candidates += yield from moves.candidates(problem, member.words)
