@@ -2,7 +2,6 @@
 """Attacking from Python and from the terminal: what examples may be, how labels are matched, what is shown."""
 
 import json
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from dualmask import Dataset, DefendedClassifier, Example, attack, train
 from dualmask.attack_display import difference, share
 from dualmask.cli_attack import plain_classifier
 from dualmask.errors import DataError, EncoderError, ModelFileError, OptionError
-from dualmask.results import interval, read_results, tally
+from dualmask.results import read_results, tally
 from dualmask.text.examples import load_dataset
 
 LABELS = ("bad", "good")
@@ -123,14 +122,9 @@ def test_words_that_were_split_or_left_out_are_marked() -> None:
     assert str(difference("one two", "one", brackets=True)[1]) == "one"
 
 
-def test_intervals_against_their_equation() -> None:
-    """Wilson's bounds are the shares p for which the observed one is 1.96 deviations away."""
-    for part, whole in ((3, 10), (0, 7), (7, 7), (50, 100)):
-        for bound in interval(part, whole):
-            if 0 < bound < 1:
-                assert abs(part / whole - bound) == pytest.approx(1.959964 * math.sqrt(bound * (1 - bound) / whole))
+def test_shares_are_shown_with_their_interval() -> None:
     assert share(0, 0, "of all") == ("-", "of all")
-    assert share(1, 4, "of all")[0] == "25.0% (1/4)"
+    assert share(1, 4, "of all") == ("25.0% (1/4)", "of all; 95 % interval 5% to 70%")
 
 
 def test_counts_of_a_run() -> None:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dualmask.display import LONGEST, SHOWN
-from dualmask.results import interval
+from dualmask.evaluation.statistics import wilson
 from dualmask.text.words import Words
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def share(part: int, whole: int, meaning: str) -> tuple[str, str]:
     """A share, and what it is of, with its 95 % interval."""
     if not whole:
         return "-", meaning
-    low, high = interval(part, whole)
+    low, high = wilson(part, whole)
     return f"{part / whole:.1%} ({part:,}/{whole:,})", f"{meaning}; 95 % interval {low:.0%} to {high:.0%}"
 
 

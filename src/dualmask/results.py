@@ -4,7 +4,6 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields
-from math import sqrt
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -95,13 +94,6 @@ def tally(results: Iterable[AttackResult]) -> Tally:
         mean([one.queries for one in attacked]) or 0.0, mean([one.rows for one in attacked]) or 0.0,
         mean([one.changed / max(one.words, 1) for one in won]), mean(similar),
         mean([one.gradients for one in attacked]) or 0.0)
-
-
-def interval(part: int, whole: int) -> tuple[float, float]:
-    """Wilson's 95 % interval for a share."""
-    z, share = 1.959964, part / whole
-    centre, spread = share + z * z / (2 * whole), z * sqrt(share * (1 - share) / whole + z * z / (4 * whole * whole))
-    return tuple(min(1.0, max(0.0, (centre + sign * spread) / (1 + z * z / whole))) for sign in (-1, 1))  # type: ignore
 
 
 def mean(values: list[float] | list[int]) -> float | None:
