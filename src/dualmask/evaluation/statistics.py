@@ -66,7 +66,7 @@ def bootstrap(
     one: Sequence[Sequence[bool]], other: Sequence[Sequence[bool]], *, seed: int = 0, draws: int = 10_000,
 ) -> Difference:
     """The difference of two shares measured on the same texts, (seeds, texts) each; texts and seeds are drawn anew."""
-    shapes = [sorted({len(row) for row in table}) + [len(table)] for table in (one, other)]
+    shapes = [[*sorted({len(row) for row in table}), len(table)] for table in (one, other)]
     if shapes[0] != shapes[1] or len(shapes[0]) != 2 or 0 in shapes[0]:
         raise DataError("the two tables do not have the same seeds and texts, one row a seed and one column a text; "
                         "measure both methods on the same ones.")
