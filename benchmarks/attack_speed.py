@@ -8,7 +8,7 @@
 
 MODEL is a saved classifier, attacked without its defence, DATA labelled texts. Prints one JSON line. Loading is not
 counted. TextAttack draws other random letters, so it asks a few more or fewer queries: both counts are printed, and
-the ratios are of seconds for a query. CPU seconds of the process count in `peer`, wall seconds elsewhere.
+the ratios are of seconds for a query; in sequence and with its seed ours must give its very counts. CPU seconds of the process count in `peer`, wall seconds elsewhere.
 """
 
 import argparse
@@ -32,6 +32,7 @@ from dualmask.text.examples import Example, load_examples
 from dualmask.text.words import Words
 
 TOOLS = Path(__file__).resolve().parents[1] / "tools"
+TEXTATTACK_SEED = 765
 PEER_NAMES = {"deepwordbug": "deepwordbug", "bertattack": "bert-attack"}
 
 
@@ -64,11 +65,14 @@ def most_pieces(classifier: DefendedClassifier, text: str) -> int:
     return max((len(classifier.encode.tokenizer.tokenize(word)) for word in Words(text).words), default=0)
 
 
-def assault(options: argparse.Namespace, victim: object, width: int | None = None) -> Assault:
+def assault(
+    options: argparse.Namespace, victim: object, width: int | None = None, *, sequential: bool = False,
+) -> Assault:
     tools, more = Tools(sentences=Sentences()), {}
     if options.attack == "bertattack":
         more = {"candidates": options.candidates, "language_model": str(options.masked_lm or "shipped")}
-    return Assault(victim, build_attack(options.attack, options=more, tools=tools), width=width, measure=None)
+    return Assault(victim, build_attack(options.attack, options=more, tools=tools), width=width, measure=None,
+                   sequential=sequential, seed=TEXTATTACK_SEED if sequential else 0)
 
 
 def timed(work: Assault, examples: Sequence[Example], clock: Callable[[], float]) -> dict[str, float]:
@@ -89,12 +93,13 @@ def peer(options: argparse.Namespace) -> dict[str, object]:
     theirs = {"as_shipped": textattack(options, examples, padded=True),
               "dynamic_padding": textattack(options, examples, padded=False)}
     ours["after"] = timed(assault(options, victim), examples, time.process_time)
+    in_sequence = timed(assault(options, victim, sequential=True), examples, time.process_time)
     own = np.mean([one["seconds"] / one["queries"] for one in ours.values()])
     ratios = {name: round(found["seconds"] / found["queries"] / own, 2) for name, found in theirs.items()}
     return {"benchmark": "attack_speed peer", "attack": options.attack, "texts": len(examples), "threads": 1,
             "candidates": options.candidates if options.attack == "bertattack" else None,
             "max_pieces": options.max_pieces if options.attack == "bertattack" else None,
-            "ours": ours, "textattack-0.3.11": theirs, "times_faster": ratios}
+            "ours": ours, "ours_in_sequence": in_sequence, "textattack-0.3.11": theirs, "times_faster": ratios}
 
 
 def textattack(options: argparse.Namespace, examples: Sequence[Example], *, padded: bool) -> dict[str, float]:
