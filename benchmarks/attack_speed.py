@@ -8,7 +8,8 @@
 
 MODEL is a saved classifier, attacked without its defence, DATA labelled texts. Prints one JSON line. Loading is not
 counted. TextAttack draws other random letters, so it asks a few more or fewer queries: both counts are printed, and
-the ratios are of seconds for a query; in sequence and with its seed ours must give its very counts. CPU seconds of the process count in `peer`, wall seconds elsewhere.
+the ratios are of seconds for a query; in sequence and with its seed ours must give its very counts.
+CPU seconds of the process count in `peer`, wall seconds elsewhere.
 """
 
 import argparse

@@ -3,6 +3,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,6 @@ from dualmask.text.examples import load_dataset
 
 LABELS = ("bad", "good")
 ROWS = [("a good film", "good"), ("a dull plot", "bad"), ("good good good", "good"), ("the plot was poor", "bad")]
-Victim = Callable[[Sequence[object]], list[list[float]]]
 
 
 def honest(texts: Sequence[object]) -> list[list[float]]:
@@ -31,10 +31,6 @@ def table(tmp_path: Path) -> Path:
     lines = [f"{text},{label}" for text, label in reversed(ROWS)]
     path.write_text("\n".join(["text,label", *lines]) + "\n", encoding="utf-8")
     return path
-
-
-def clean(found: Sequence[object]) -> list[int | None]:
-    return [getattr(one, "clean") for one in found]  # noqa: B009
 
 
 @pytest.mark.parametrize("labels", [("bad", "good"), ("good", "bad")])
@@ -100,7 +96,7 @@ def test_a_plain_folder_is_attacked_as_a_pipeline(tiny: Callable[[str], Path], d
     assert labels == data.labels
     found = attack(victim, data, "deepwordbug", samples=4, measure=None, options={"queries": 30})
     bare = classifier.undefended().predict([str(one.text) for one in found]).probabilities.argmax(dim=1).tolist()
-    assert clean(found) == bare
+    assert [one.clean for one in found] == bare
     with pytest.raises(EncoderError, match="without a classifier's head"):
         plain_classifier(tiny("bert"))
 
@@ -141,8 +137,21 @@ def test_texts_stand_below_each_other_on_narrow_screens() -> None:
 
     result = attack(honest, [("a good film about nothing much at all", "good")], "deepwordbug", labels=LABELS,
                     measure=None)[0]
-    console = Console(width=30, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console = Console(width=30, record=True, file=StringIO())
     console.print(attacked_text(result, LABELS, brackets=True))
     lines = console.export_text().splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith("  before"))
     assert lines[start + 1].startswith("         "), lines
+
+
+def test_no_more_edits_once_the_rate_is_reached() -> None:
+    text = "alpha beta gamma delta epsilon zeta eta theta iota kappa"
+
+    def sinking(texts: Sequence[object]) -> list[list[float]]:
+        """Each changed word takes a little away, never enough."""
+        lost = [sum(word not in text.split() for word in str(one).split()) / 100 for one in texts]
+        return [[0.9 - share, 0.1 + share] for share in lost]
+
+    for options, expected in (({"max_rate": 0.2}, 2), ({"max_rate": 0.2, "least_words": 4}, 4), ({}, 10)):
+        found = attack(sinking, [(text, 0)], "deepwordbug", options=options, measure=None)[0]
+        assert (found.outcome, found.changed) == ("failed", expected)

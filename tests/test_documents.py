@@ -372,6 +372,24 @@ def test_the_quality_of_resources_is_that_of_the_manifests() -> None:
     found = assets["masked_lm"]["held_out_accuracy"]["test, chosen tokens all [MASK]"]
     assert f"{100 * found['top1']:.1f} %" in told["language model"]
     assert f"{100 * found['top5']:.1f} %" in told["language model"]
+    accuracy = json.dumps(assets["tagger"]["accuracy in percent"])
+    figures = re.findall(r"(\d\d\.\d) %", told["tagger"])
+    assert len(figures) == 3 and set(figures) <= {f"{value:.1f}" for value in numbers(accuracy)}
+
+
+def numbers(text: str) -> list[float]:
+    return [float(found) for found in re.findall(r"\d+\.\d+", text)]
+
+
+def test_counts_in_sequence_are_textattacks() -> None:
+    """What the page says about the benchmark's run in sequence, against the record."""
+    records = [json.loads(line) for line in (ROOT / "results" / "benchmarks.jsonl").read_text().splitlines() if line]
+    record = [one for one in records if "ours_in_sequence" in one][-1]
+    ours, theirs = record["ours_in_sequence"], record["textattack-0.3.11"]["as_shipped"]
+    kinds = ("queries", "succeeded", "failed", "skipped")
+    assert [ours[kind] for kind in kinds] == [theirs[kind] for kind in kinds]
+    page = " ".join((ROOT / "docs" / "attacks.md").read_text(encoding="utf-8").split())
+    assert f"ours asks {ours['queries']} queries, fools {ours['succeeded']} texts and fails on {ours['failed']}" in page
 
 
 # The map

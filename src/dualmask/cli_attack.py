@@ -18,8 +18,14 @@ from dualmask.results import HELD
 from dualmask.text.columns import FIND, Columns
 
 if TYPE_CHECKING:
+    from dualmask.attacks.base import Attack
     from dualmask.results import AttackResult
     from dualmask.text.examples import Example
+
+
+# What an attack may have used that its paper had otherwise
+TOOLS = {"synonyms": "synonyms", "tagger": "tagger", "language_model": "language model",
+         "sentences": "sentence encoder"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,18 +59,17 @@ def run(request: Request) -> None:
     from dualmask.results import tally
 
     check(request)
-    build_attack(request.attack, preset=request.preset, options=request.options)  # mistakes before models are loaded
+    chosen = build_attack(request.attack, preset=request.preset, options=request.options)  # before models are loaded
     victim, labels = find_victim(request)
     examples = find_examples(request, labels)
     began, console = time.perf_counter(), Console()
     with Progressing(request, min(request.samples or len(examples), len(examples))) as watch:
         results = attack(
-            victim, examples, request.attack, preset=request.preset, options=request.options, samples=request.samples,
-            seed=request.seed, labels=labels, measure=request.measure, out=request.out, resume=request.resume,
-            overwrite=request.overwrite, watch=watch, sequential=request.sequential,
-            about={"victim": request.victim, "data": request.data})
+            victim, examples, chosen, samples=request.samples, seed=request.seed, labels=labels,
+            measure=request.measure, sequential=request.sequential, out=request.out, resume=request.resume,
+            overwrite=request.overwrite, watch=watch, about={"victim": request.victim, "data": request.data})
     show_results(console, results, labels, shown=request.show)
-    console.print(setting(request, victim, len(results), len(examples)))
+    console.print(setting(request, chosen, victim, (len(results), len(examples))))
     console.print(tally_table(results, tally(results), time.perf_counter() - began))
     told = f"records: {request.out}"
     if not request.out:
@@ -103,25 +108,21 @@ def find_examples(request: Request, labels: Sequence[str]) -> "list[Example]":
                         f"--labels {','.join(map(str, range(len(labels))))} for {', '.join(labels)}.") from None
 
 
-def setting(request: Request, victim: object, attacked: int, given: int) -> Text:
+def setting(request: Request, attack: "Attack", victim: object, counts: tuple[int, int]) -> Text:
     """What the numbers below are about; without it they can't be quoted."""
-    from dualmask.attacks import ATTACKS
-
-    kind = ATTACKS.find(request.attack)
-    preset = request.preset or next(iter(kind.presets))
     changed = "".join(f", {name}={value}" for name, value in request.options.items())
     changed += ", sequential" if request.sequential else ""
     defence = getattr(getattr(victim, "defence", None), "name", None)
     who = f"a model with the defence {defence}" if defence not in (None, "plain") else "a model without a defence"
     if isinstance(victim, str):
         who = "a server"
-    may = "look into" if kind.family == "gradients" else "ask"
+    may = "look into" if attack.family == "gradients" else "ask"
     may += " (adaptive)" if defence not in (None, "plain") else ""
-    told = (f"{kind.name}, preset {preset}{changed}, seed {request.seed}, against {request.victim}, {who} that it may "
-            f"{may}; {attacked:,} of {given:,} texts of {request.data}")
-    if kind.family != "characters" or kind.name == "textbugger":
-        told += ("\nSynonyms, tagger, language model and sentence encoder are this library's: such numbers go beside "
-                 "each other, not beside published ones.")
+    told = (f"{attack.name}, preset {attack.preset}{changed}, seed {request.seed}, against {request.victim}, {who} "
+            f"that it may {may}; {counts[0]:,} of {counts[1]:,} texts of {request.data}")
+    used = [TOOLS[name] for name in TOOLS if getattr(attack.tools, name) is not None]
+    if used:
+        told += f"\nThe {' and '.join(used)} may differ from the paper's: such numbers don't go beside published ones."
     return Text(told)
 
 

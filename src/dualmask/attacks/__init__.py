@@ -21,4 +21,7 @@ def build_attack(
     name: str, *, preset: str | None = None, options: Mapping[str, object] | None = None, tools: Tools | None = None,
 ) -> Attack:
     """An attack with a preset's options (the first preset's where none is named), changed by those given."""
-    return ATTACKS.find(name)(cast(AttackOptions, ATTACKS.options(name, preset, options)), tools)
+    kind = ATTACKS.find(name)
+    made = kind(cast(AttackOptions, ATTACKS.options(name, preset, options)), tools)
+    made.preset = preset or next(iter(kind.presets))
+    return made

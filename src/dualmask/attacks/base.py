@@ -6,14 +6,23 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from dualmask.attacks.constraints import FewWords, Metric, Reference, SameMeaning, except_words, second_text, unchanged
+from dualmask.attacks.constraints import (
+    FewWords,
+    Metric,
+    Reference,
+    SameMeaning,
+    except_words,
+    second_text,
+    unchanged,
+    up_to_rate,
+)
 from dualmask.attacks.engine import Oracle
 from dualmask.attacks.moves import Constraint, Editable, Moves, Transformation
 from dualmask.attacks.oracles import SentenceOracle
 from dualmask.attacks.problem import Answer, Problem, Steps, Terms
 from dualmask.cards import Method
 from dualmask.models.victim import Victim
-from dualmask.options import check_fields, check_least, check_shares
+from dualmask.options import check_fields, check_least, check_shares, least
 from dualmask.text.stop_words import StopWords, stop_words
 from dualmask.text.words import Rule, Words
 
@@ -47,6 +56,8 @@ class AttackOptions:
     fix_premise: bool = False  # of a pair only the second text is changed
     max_words: int | None = None  # words that may be changed
     max_share: float | None = None  # of the words
+    max_rate: float | None = None  # nothing more is edited once so large a share of the words is
+    least_words: int = least(1, 1)  # but so many words may be, for max_rate
     similarity: float | None = None  # least similarity of sentence vectors; none: not checked
     metric: Metric = "cosine"  # of sentence vectors; angular: 1 minus the angle as a share of the half circle
     window: int | None = None  # words around the edit that are compared; none: the whole text
@@ -59,7 +70,7 @@ class AttackOptions:
         given = {name: getattr(self, name) for name in ("queries", "queries_per_word", "window", "max_words")}
         check_least(**{name: (value, 1) for name, value in given.items() if value is not None})
         check_least(seconds=(self.seconds if self.seconds is not None else 1.0, 0))
-        check_shares(max_share=self.max_share or 0.0)
+        check_shares(max_share=self.max_share or 0.0, max_rate=self.max_rate or 0.0)
         check_fields(self)
 
 
@@ -86,6 +97,7 @@ class Attack(Method):
     def __init__(self, options: AttackOptions | None = None, tools: Tools | None = None) -> None:
         self.options = options if options is not None else self.Options()
         self.tools = tools or Tools()
+        self.preset: str | None = None  # whose options these are, where a preset was named
         self.sequential = False  # TextAttack's order of questions, down to its accidents
         self.victim: Victim | None = None  # whom it is made for, where the attack must know
         self._moves: tuple[bool, Moves] | None = None
@@ -97,8 +109,12 @@ class Attack(Method):
 
     def editable(self) -> Sequence[Editable]:
         """Which words may be edited: no stop words, none twice, and no premise where it is fixed."""
-        editable = [unchanged, except_words(stop_words(self.options.stop_words))]
-        return [*editable, second_text] if self.options.fix_premise else editable
+        editable: list[Editable] = [unchanged, except_words(stop_words(self.options.stop_words))]
+        if self.options.fix_premise:
+            editable.append(second_text)
+        if self.options.max_rate is not None:
+            editable.append(up_to_rate(self.options.max_rate, least=self.options.least_words))
+        return editable
 
     def constraints(self) -> Sequence[Constraint]:
         """The attack's own; limits on words come before them, sentence similarity after."""

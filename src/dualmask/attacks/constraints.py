@@ -6,10 +6,9 @@ from collections.abc import Callable
 from math import ceil, floor, inf
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-
 from dualmask.attacks.moves import Editable
 from dualmask.attacks.problem import Problem, Question, Steps
+from dualmask.models.sentences import angular, cosine
 from dualmask.text.words import Words
 
 if TYPE_CHECKING:
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 
 Metric = Literal["cosine", "angular"]
 Reference = Literal["original", "current"]
+METRICS = {"cosine": cosine, "angular": angular}
 REMEMBERED = 1 << 16  # tagged windows
 
 
@@ -148,15 +148,8 @@ class SameMeaning:
                  for words, skipped in zip(candidates, short, strict=True) if not skipped]
         vectors = iter((yield Question("sentences", [text for pair in pairs for text in pair])) if pairs else ())
         for words, skipped in zip(candidates, short, strict=True):
-            words.similarity = 1.0 if skipped else similarity(next(vectors), next(vectors), self.metric)
+            words.similarity = 1.0 if skipped else float(METRICS[self.metric](next(vectors), next(vectors)))
         return [words for words in candidates if words.similarity is not None and words.similarity >= self.least]
 
     def _window(self, words: Words, edited: Words) -> str:
         return words.window(edited.newest.start, self.window)
-
-
-def similarity(one: np.ndarray, other: np.ndarray, metric: Metric) -> float:
-    """The cosine, or 1 minus the angle as a share of the half circle."""
-    lengths = float(np.linalg.norm(one) * np.linalg.norm(other))
-    cosine = min(1.0, max(-1.0, float(one @ other) / max(lengths, 1e-8)))
-    return cosine if metric == "cosine" else 1 - float(np.arccos(cosine)) / np.pi

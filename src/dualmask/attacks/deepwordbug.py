@@ -37,7 +37,8 @@ class DeepWordBug(Attack):
     Acts at: characters; every word but stop words, at most 30 letters in all.
     Deviations: preset 'textattack-0.3.11' ranks by [UNK] and tries the four edits at one random place each, as
     TextAttack does; 'paper' has the combined score (what a word adds from the head and from the tail) with
-    substitutions only. 'textdefender-2021' tries 12 places for each edit, our reading of its up to 50 per word.
+    substitutions only (pairs of texts are ranked by [UNK]). 'textdefender-2021' tries 12 places for each edit, our
+    reading of its up to 50 per word.
     Relations: TextBugger adds look-alikes, spaces and synonyms, and checks the meaning.
     """
 

@@ -38,8 +38,9 @@ class FGPM(Attack):
     synonyms; one forward and one backward pass for a substitution.
     Acts at: words outside a list of 21 stop words, at most a quarter of them; a word may be replaced again.
     Deviations: the paper attacks models on GloVe vectors. Here a word's embedding is the mean of its pieces' rows in
-    the victim's own table, and its gradient the mean of theirs. Synonyms come from the table that this library ships;
-    a substitution that would change more than a quarter of the words is passed over, where the paper stops after it.
+    the victim's own table, and its gradient (of the log-odds, which points where the loss's does) the mean of theirs.
+    Synonyms come from the table that this library ships; a substitution that would change more than a quarter of the
+    words is passed over, where the paper stops after it.
     Relations: HotFlip searches with a beam; A2T orders words by the gradient but asks about each synonym.
     """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""White-box questions: how the loss changes with each token's embedding, through the input that the defence makes."""
+"""White-box questions: how the odds change with each token's embedding, through the input that the defence makes."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -24,7 +24,7 @@ from dualmask.text.words import Words
 if TYPE_CHECKING:
     from tokenizers import Encoding
 
-Item = tuple[Text, int]  # a text and the label whose loss is to rise
+Item = tuple[Text, int]  # a text and the label against which the odds are to rise
 Vectors = NDArray[np.float32]
 
 
@@ -120,10 +120,10 @@ class GradientOracle:
                 slopes = torch.autograd.grad(odds_against(defence.combine(logits.float()), labels).sum(), inputs)
         finally:
             network.train(training)
-        return [self._of_text(row, [(view.body[row], view.masks[row], slope[row]) for view, slope
+        return [self._of_text([(view.body[row], view.masks[row], slope[row]) for view, slope
                                     in zip(views, slopes, strict=True)]) for row in range(len(texts))]
 
-    def _of_text(self, row: int, parts: Sequence[tuple[Tensor, Tensor, Tensor]]) -> Vectors:
+    def _of_text(self, parts: Sequence[tuple[Tensor, Tensor, Tensor]]) -> Vectors:
         """The k-th body token of every view is the k-th of the text; behind a mask the text can change nothing."""
         rows = [slope.masked_fill(masks[:, None], 0)[body] for body, masks, slope in parts]
         if len({len(part) for part in rows}) > 1:

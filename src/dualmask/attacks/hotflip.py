@@ -45,7 +45,8 @@ class HotFlip(Attack):
     so only its word form exists here, on token embeddings, and a word's embedding is the mean of its pieces. 'paper'
     estimates all neighbours with a cosine of 0.8 and asks about the 10 best; 'textattack-0.3.11' takes the one best
     word of the whole vocabulary and mostly finds it forbidden, as TextAttack's recipe does (which does not run on
-    Hugging Face models). The gradient goes through the defended input; which tokens are masked is held for a step.
+    Hugging Face models). The gradient, of the log-odds (it points where the cross-entropy's does), goes through the
+    defended input; which tokens are masked is held for a step.
     Relations: FGPM projects onto synonyms too, one greedy step at a time.
     """
 

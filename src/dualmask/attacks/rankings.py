@@ -35,7 +35,10 @@ def by_deletion(problem: Problem, moves: Moves, *, new_label: bool = False) -> S
 
 
 def by_sentences(problem: Problem, moves: Moves) -> Steps[list[int]]:
-    """First the sentences that alone are surest of the label, then in each the words that matter when deleted."""
+    """First the sentences that alone are surest of the label, then in each the words that matter when deleted.
+
+    Pairs of texts are ranked by deletion.
+    """
     places, text = moves.places(problem.original), problem.original
     if text.boundary is not None:
         return (yield from by_deletion(problem, moves))
@@ -78,7 +81,10 @@ def salient_choices(problem: Problem, moves: Moves, *, drop: bool = False) -> St
 
 
 def by_prefixes(problem: Problem, moves: Moves, *, tail_weight: float = 1.0) -> Steps[list[int]]:
-    """How much each word adds when the text is read from its head, plus the same from its tail; not for pairs."""
+    """How much each word adds when the text is read from its head, plus the same from its tail.
+
+    Pairs of texts are ranked as `by_unknown` does.
+    """
     text, places = problem.original, moves.places(problem.original)
     if text.boundary is not None:
         return (yield from by_unknown(problem, moves))
@@ -94,7 +100,7 @@ def by_prefixes(problem: Problem, moves: Moves, *, tail_weight: float = 1.0) -> 
 
 
 def by_gradient(problem: Problem, moves: Moves) -> Steps[list[int]]:
-    """The L1 norm of the loss's gradient with respect to a word's embedding; costs one backward pass."""
+    """The L1 norm of the gradient with respect to a word's embedding; costs one backward pass."""
     places = moves.places(problem.original)
     vectors = (yield from problem.slope("gradients", problem.original)).word_vectors(problem.original)
     return [places[rank] for rank in problem.order([float(np.abs(vectors[place]).sum()) for place in places])]

@@ -13,11 +13,11 @@ import torch
 from dualmask import __version__
 from dualmask.attacks import build_attack
 from dualmask.attacks.base import Attack, Tools
-from dualmask.attacks.constraints import similarity
 from dualmask.attacks.engine import Ending, Engine, Station
 from dualmask.attacks.oracles import SentenceOracle, VictimOracle
 from dualmask.attacks.problem import Answer, Problem, Question, Row, SharedStreams, Steps, Streams
 from dualmask.errors import DataError, OptionError
+from dualmask.models.sentences import cosine
 from dualmask.models.victim import Victim, as_victim, check_classes
 from dualmask.options import check_least
 from dualmask.results import AttackResult, Outcome, ResultFile
@@ -76,7 +76,8 @@ class Assault:
     def header(self) -> dict[str, object]:
         """What a file of results says about how they came about."""
         attack, defence = self.attack, getattr(self.victim.classifier, "defence", None)
-        return {"format": 1, "attack": attack.name, "options": attack.options_as_dict(), "seed": self.seed,
+        return {"format": 1, "attack": attack.name, "preset": attack.preset, "options": attack.options_as_dict(),
+                "seed": self.seed,
                 "sequential": attack.sequential, "tolerance": self.tolerance, "measure": self.measure,
                 "victim": self.victim.describe(), "labels": list(self.victim.labels),
                 "defence": None if defence is None else {"name": defence.name, **defence.options_as_dict()},
@@ -117,7 +118,7 @@ class Assault:
         if MEASURE not in self.engine.stations:
             return None
         vectors: list[np.ndarray] = yield Question(MEASURE, [problem.original.text, words.text])
-        return round(similarity(vectors[0], vectors[1], "cosine"), 4)
+        return round(float(cosine(vectors[0], vectors[1])), 4)
 
     def _result(self, ending: Ending) -> AttackResult:
         problem = ending.problem
@@ -175,9 +176,7 @@ def attack(
     chosen_texts = [(place, texts[place]) for place in sampled(texts, samples, seed)]
     file = None
     if out is not None:
-        named = preset or (next(iter(chosen.presets)) if isinstance(attack, str) else None)
-        header = {**assault.header(), "preset": named, "samples": samples, "data": digest(texts),
-                  "about": dict(about or {})}
+        header = {**assault.header(), "samples": samples, "data": digest(texts), "about": dict(about or {})}
         file = ResultFile(Path(out), header, resume=resume, overwrite=overwrite)
     return collected(assault, chosen_texts, file, watch)
 

@@ -37,10 +37,11 @@ class TextBugger(Attack):
     Idea: for each important word all five kinds of bugs are made and the most harmful one is kept.
     Acts at: characters and words but stop words; the sentence vector must stay near the original's.
     Deviations: 'textattack-0.3.11' ranks words by deletion over the whole text, measures the angle, and after an
-    inserted space goes on with places that are off by one, all as TextAttack does; 'paper' ranks sentences first,
-    then their words, tries keyboard neighbours too, measures the cosine and follows its words. Its white-box ranking
-    is ranking=gradient. Synonyms and sentence vectors are this library's (see TextFooler's card).
-    'textdefender-2021' has no bugs in letters at all, but 50 synonyms, and ranks by [UNK].
+    inserted space goes on with places that are off by one, all as TextAttack does; 'paper' ranks sentences first, then
+    their words, tries keyboard neighbours too, measures the cosine and follows its words, but keeps sentences that
+    alone get another label, and ranks pairs of texts by deletion. Its white-box ranking is ranking=gradient. Synonyms
+    and sentence vectors are this library's (see TextFooler's card). 'textdefender-2021' has no bugs in letters at all,
+    but 50 synonyms, and ranks by [UNK].
     Relations: DeepWordBug with more kinds of edits and a check of the meaning.
     """
 

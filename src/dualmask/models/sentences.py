@@ -88,14 +88,16 @@ def find_sentence_encoder(name: str = "minilm", *, device: str | None = None) ->
 
 
 def cosine(one: Vectors, other: Vectors) -> Vectors:
-    """The cosine between unit vectors, row by row; a single vector is compared with every row of the other."""
-    return cast(Vectors, np.einsum("...i,...i->...", one, other))
+    """The cosine between vectors, row by row; a single vector is compared with every row of the other."""
+    first, second = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
+    lengths = np.linalg.norm(first, axis=-1) * np.linalg.norm(second, axis=-1)
+    # Rounding may take a cosine past 1, where the arc cosine is not a number.
+    return cast(Vectors, (np.einsum("...i,...i->...", first, second) / np.maximum(lengths, 1e-8)).clip(-1, 1))
 
 
 def angular(one: Vectors, other: Vectors) -> Vectors:
     """1 for the same direction, 1/2 at a right angle, 0 for opposite directions."""
-    # Rounding may take a cosine past 1, where the arc cosine is not a number.
-    return cast(Vectors, 1 - np.arccos(cosine(one, other).clip(-1, 1)) / np.float32(np.pi))
+    return cast(Vectors, 1 - np.arccos(cosine(one, other)) / np.pi)
 
 
 def _load(name: str) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
