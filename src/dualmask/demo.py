@@ -239,6 +239,7 @@ def show_next(console: Console, model: Path, page_file: Path) -> None:
     console.print(
         "", Text(f"The same as a page: {page_file}"), Text(f"The model: {model}"), "Try next:",
         *(Text(f"  {dualmask} {rest}", "bold") for rest in (
+            f"attack {folder} {DATA} --attack deepwordbug --samples 20",
             f"predict {folder} 'your own review' --explain", f"predict {folder} 'your own review' --undefended",
             f"predict {folder} --file reviews.csv --out answers.csv", "train reviews.csv --out model/")),
         sep="\n", soft_wrap=True)
