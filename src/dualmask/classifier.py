@@ -109,13 +109,18 @@ class DefendedClassifier:
             raise DataError("predict takes a list of texts; for one text write predict([text]).")
         texts = list(texts)  # of any kind: a column of a data frame is indexed by its own labels
         check_texts(texts)
-        answers = torch.zeros(len(texts), len(self.labels))
+        order: list[int] = []
+        parts: list[Tensor] = []
         masked: list[list[Masked]] = [[] for _ in texts]
         for rows, part, views in self._answered(texts, defended=defended, batch_size=batch_size):
-            answers[rows] = part
+            order += rows
+            parts.append(part)  # left on the device: while it works, the next batch is made ready here
             if explain:
                 for row, found in zip(rows, explained(self.encode, [texts[row] for row in rows], views), strict=True):
                     masked[row] = found
+        answers = torch.empty(len(texts), len(self.labels))
+        if parts:
+            answers[order] = torch.cat(parts).cpu()
         labels = [self.labels[index] for index in answers.argmax(dim=1).tolist()]
         return Predictions(labels, answers, masked if explain else None)
 
@@ -148,7 +153,14 @@ class DefendedClassifier:
         kind = self.defence if defended else Defence()
         views = list(kind.inference_views(texts, encode, self.device))
         combined = kind.combine(torch.stack([self.network(view) for view in views]).float())
-        return combined.softmax(dim=1).cpu(), views[0]
+        return combined.softmax(dim=1), views[0]
+
+    def hidden(self, texts: Sequence[Text]) -> list[list[Masked]]:
+        """What the defence hides of each text; the network is not asked."""
+        if not texts:
+            return []
+        view = next(iter(self.defence.inference_views(texts, self.encode, self.device)))
+        return explained(self.encode, texts, view)
 
     def accuracy(self, examples: Sequence[Example], *, defended: bool = True) -> float:
         """Share of right answers; with the defence on unless said otherwise."""

@@ -3,13 +3,14 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Literal, get_args
 
 from dualmask.errors import DataError, OptionError
 from dualmask.text.columns import SURROGATES, Text
 
+FORMAT = 1
 Outcome = Literal[
     "succeeded",  # the victim, asked again, gives another label
     "failed",  # the search came to its end
@@ -20,6 +21,7 @@ Outcome = Literal[
     "attack-error",  # a fault in the attack itself; see reason
 ]
 FAULTS = ("victim-error", "attack-error")  # neither won nor withstood; done again when a run is resumed
+Spans = tuple[tuple[int, int, int], ...]  # start and end in characters, and 1 for the second text of a pair
 HELD = ("failed", "out-of-queries", "out-of-time", "unconfirmed")  # the victim withstood
 
 
@@ -44,20 +46,48 @@ class AttackResult:
     similarity: float | None  # of sentence vectors of the whole texts, where it was measured
     seconds: float
     reason: str = ""
+    undefended: int | None = None  # the label for the text with the defence off, where an evaluation asked
+    hidden: Spans | None = None  # what the defence hid of the text
+    hidden_after: Spans | None = None  # and of the attack's last word
+    draws: int = 0  # how often a defence with noise was asked again about that last word, each time with new noise
+    wrong_draws: int = 0
 
     def as_json(self) -> str:
-        return as_line(asdict(self))
+        return as_line({f.name: getattr(self, f.name) for f in FIELDS if getattr(self, f.name) != f.default})
 
     @classmethod
     def from_json(cls, record: Mapping[str, object]) -> "AttackResult":
-        missing = sorted(f.name for f in fields(cls) if f.default is MISSING and f.name not in record)
+        missing = REQUIRED - record.keys()
         if missing:
-            raise DataError(f"a record lacks {', '.join(missing)}; it was written by another version or program.")
-        if record["outcome"] not in get_args(Outcome):
-            raise DataError(f"a record has the outcome {record['outcome']!r}; known: {', '.join(get_args(Outcome))}.")
-        values = {name: tuple(value) if isinstance(value, list) else value
-                  for name, value in record.items() if name in cls.__dataclass_fields__}
+            raise DataError(f"the record lacks {', '.join(sorted(missing))}; it was written by another version or "
+                            "program.")
+        for name, kinds in KINDS.items():
+            if type(record[name]) not in kinds:
+                raise DataError(f"the record's {name} is {record[name]!r:.40}; expected "
+                                f"{' or '.join(kind.__name__ for kind in kinds)}.")
+        if record["outcome"] not in OUTCOMES:
+            raise DataError(f"the record's outcome is {record['outcome']!r}; known: {', '.join(OUTCOMES)}.")
+        values = {name: frozen(value) if type(value) is list else value
+                  for name, value in record.items() if name in NAMES}
         return cls(**values)  # type: ignore[arg-type]
+
+
+FIELDS = fields(AttackResult)
+NAMES = frozenset(f.name for f in FIELDS)
+REQUIRED = frozenset(f.name for f in FIELDS if f.default is MISSING)
+OUTCOMES: tuple[str, ...] = get_args(Outcome)
+NUMBER = (int, float, type(None))
+KINDS: Mapping[str, tuple[type, ...]] = {  # what JSON may hold; a text may be a pair
+    "index": (int,), "text": (str, list), "label": (int,), "outcome": (str,), "adversarial": (str, list, type(None)),
+    "clean": (int, type(None)), "predicted": (int, type(None)), "probability": NUMBER, "probability_after": NUMBER,
+    "queries": (int,), "rows": (int,), "gradients": (int,), "words": (int,), "changed": (int,), "similarity": NUMBER,
+    "seconds": (int, float),
+}
+
+
+def frozen(value: object) -> object:
+    """Lists of JSON as the tuples they were."""
+    return tuple(map(frozen, value)) if isinstance(value, list) else value
 
 
 @dataclass(frozen=True)
@@ -117,15 +147,24 @@ def read_results(path: Path) -> tuple[dict[str, object], list[AttackResult]]:
             try:
                 record = json.loads(line)
                 if not isinstance(record, dict):
-                    raise ValueError("no JSON object")
-            except ValueError as error:
-                raise DataError(f"{path}, line {number}: not a record ({error}). Restore the file, or write a new one "
+                    raise DataError("no JSON object.")
+                if number == 1:
+                    header = checked_header(record)
+                else:
+                    results.append(AttackResult.from_json(record))
+            except (ValueError, DataError) as error:
+                raise DataError(f"{path}, line {number}: not a record ({error}) Restore the file, or write a new one "
                                 "(--overwrite).") from None
-            if number == 1:
-                header = record
-            else:
-                results.append(AttackResult.from_json(record))
     return header, results
+
+
+def checked_header(header: dict[str, object]) -> dict[str, object]:
+    form = header.get("format")
+    if not isinstance(form, int):
+        raise DataError("the first line is no header with a format number.")
+    if form > FORMAT:
+        raise DataError(f"its format is {form} and this version of dualmask reads up to {FORMAT}; install a newer one.")
+    return header
 
 
 def difference(name: str, there: object, now: object) -> str:

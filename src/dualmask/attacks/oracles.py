@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dualmask.attacks.problem import Row
+from dualmask.attacks.problem import Anew, Row
 from dualmask.models.victim import Victim, checked
 from dualmask.text.encoding import characters, readable
 from dualmask.text.examples import Text
@@ -29,12 +29,17 @@ class VictimOracle:
         self.victim = victim
         self.rows, self.cells = rows or victim.rows, WHOLE
 
-    def lengths(self, items: Sequence[Text]) -> list[int]:
-        return [characters(text) for text in items]
+    def lengths(self, items: Sequence[Text | Anew]) -> list[int]:
+        return [characters(text) for text in map(plain, items)]
 
-    def answers(self, items: Sequence[Text]) -> list[Row]:
-        rows = checked(self.victim.probabilities(items), len(items), classes=len(self.victim.labels))
+    def answers(self, items: Sequence[Text | Anew]) -> list[Row]:
+        texts = list(map(plain, items))
+        rows = checked(self.victim.probabilities(texts), len(texts), classes=len(self.victim.labels))
         return [tuple(row) for row in rows.tolist()]
+
+
+def plain(item: Text | Anew) -> Text:
+    return item.text if isinstance(item, Anew) else item
 
 
 class SentenceOracle:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from dualmask.models.victim import VictimError
+from dualmask.text.columns import Text
 from dualmask.text.words import Words
 
 T = TypeVar("T")
@@ -30,6 +31,15 @@ Steps: TypeAlias = Generator[Question, list[Any], T]  # a computation that asks 
 def settled(value: T | Steps[T]) -> Steps[T]:
     """A value that is there already, or the end of the steps that lead to it."""
     return (yield from value) if isinstance(value, Generator) else value
+
+
+class Anew:
+    """A text for a victim with fresh noise. No two of these are equal, so that none gets another one's answer."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: Text) -> None:
+        self.text = text
 
 
 class Answer(NamedTuple):
@@ -88,6 +98,8 @@ class Terms:
     tolerance: float = 1e-4  # relative: scores this near are equal, since padding and batch size change last digits
     follow_words: bool = False  # places move with their words when words are inserted or deleted
     any_success: bool = False  # every text asked about may end the search, not only the one that scores best
+    fresh: bool = False  # the victim draws new noise for each answer: none is remembered or shared
+    cost: int = 1  # queries that an answer takes: more where the victim is asked several times and averaged
 
 
 class Problem:
@@ -110,7 +122,7 @@ class Problem:
 
     @property
     def spent(self) -> bool:
-        return self.queries >= self.terms.queries
+        return self.queries + self.terms.cost > self.terms.queries
 
     def begin(self) -> Steps[Answer]:
         """The first look at the original, which counts as a query."""
@@ -137,9 +149,7 @@ class Problem:
 
     def confirm(self, words: Words) -> Steps[Row]:
         """The victim's word on a text once more, whatever it said before; not counted as a query of the attack."""
-        self.rows += 1
-        rows: list[Row] = yield Question("victim", [words.value])
-        return rows[0]
+        return (yield from self._asked([words.value]))[0]
 
     def slope(self, oracle: str, words: Words) -> Steps[Any]:
         """A white-box answer about a text; counted apart."""
@@ -147,19 +157,29 @@ class Problem:
         return (yield Question(oracle, [(words.value, self.label)]))[0]
 
     def _rows(self, texts: Sequence[Words]) -> Steps[list[Row]]:
-        if self.queries + len(texts) > self.terms.queries:
-            texts = texts[:max(0, int(self.terms.queries) - self.queries)]
-        self.queries += len(texts)
+        if self.queries + len(texts) * self.terms.cost > self.terms.queries:
+            texts = texts[:max(0, (int(self.terms.queries) - self.queries) // self.terms.cost)]
+        self.queries += len(texts) * self.terms.cost
         if self.log is not None:
             self.log += [words.text for words in texts]
+        if self.terms.fresh:
+            answers = (yield from self._asked([words.value for words in texts])) if texts else []
+            self._known.update((words.text, row) for words, row in zip(texts, answers, strict=True))
+            return answers
         new = {words.text: words.value for words in texts if words.text not in self._known}
         if new:
-            self.rows += len(new)
-            answers: list[Row] = yield Question("victim", list(new.values()))
+            answers = yield from self._asked(list(new.values()))
             self._known.update(zip(new, answers, strict=True))
-            if len(self._known) > 1 and len({len(row) for row in (*answers, self._known[self.original.text])}) > 1:
-                raise VictimError("the victim gave rows of different lengths; expected one number for each class.")
         return [self._known[words.text] for words in texts]
+
+    def _asked(self, texts: Sequence[Text]) -> Steps[list[Row]]:
+        self.rows += len(texts) * self.terms.cost
+        items = list(map(Anew, texts)) if self.terms.fresh else texts
+        rows: list[Row] = yield Question("victim", items)
+        first = self._known.get(self.original.text, rows[0])
+        if any(len(row) != len(first) for row in rows):
+            raise VictimError("the victim gave rows of different lengths; expected one number for each class.")
+        return rows
 
     def known(self, words: Words) -> Row | None:
         """What the victim said about a text, if it was asked."""

@@ -3,6 +3,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +21,7 @@ from dualmask.errors import DataError, OptionError
 from dualmask.models.sentences import cosine
 from dualmask.models.victim import Victim, as_victim, check_classes
 from dualmask.options import check_least
-from dualmask.results import AttackResult, Outcome, ResultFile
+from dualmask.results import FORMAT, AttackResult, Outcome, ResultFile
 from dualmask.seeds import derived_seed
 from dualmask.text.columns import Text
 from dualmask.text.examples import Dataset, Example, load_dataset, load_examples
@@ -76,7 +77,7 @@ class Assault:
     def header(self) -> dict[str, object]:
         """What a file of results says about how they came about."""
         attack, defence = self.attack, getattr(self.victim.classifier, "defence", None)
-        return {"format": 1, "attack": attack.name, "preset": attack.preset, "options": attack.options_as_dict(),
+        return {"format": FORMAT, "attack": attack.name, "preset": attack.preset, "options": attack.options_as_dict(),
                 "seed": self.seed,
                 "sequential": attack.sequential, "tolerance": self.tolerance, "measure": self.measure,
                 "victim": self.victim.describe(), "labels": list(self.victim.labels),
@@ -96,7 +97,8 @@ class Assault:
 
     def problem(self, number: int, example: Example) -> Problem:
         words = Words(example.text, rule=self.attack.options.split)
-        terms = self.attack.terms(words, tolerance=self.tolerance)
+        terms = replace(self.attack.terms(words, tolerance=self.tolerance), fresh=self.victim.fresh,
+                        cost=self.victim.cost)
         streams = self.shared or Streams(derived_seed(self.seed, "attack", words.text, example.label))
         return Problem(words, example.label, streams=streams, terms=terms, number=number, unknown=self.victim.unknown)
 
@@ -182,12 +184,13 @@ def attack(
 
 
 def collected(
-    assault: Assault, examples: Sequence[tuple[int, Example]], file: ResultFile | None, watch: Watch | None,
+    assault: Assault, examples: Sequence[tuple[int, Example]], file: ResultFile | None, watch: Watch | None, *,
+    finish: Callable[[AttackResult], AttackResult] = lambda result: result,
 ) -> list[AttackResult]:
-    """Results by number, those that the file holds already and the new ones, written as they come."""
+    """Results by number, those that the file holds already and the new ones, finished and written as they come."""
     results = {one.index: one for one in (file.done if file else [])}
     try:
-        for result in assault.run([(number, one) for number, one in examples if number not in results]):
+        for result in map(finish, assault.run([(number, one) for number, one in examples if number not in results])):
             results[result.index] = result
             if file:
                 file.add(result)

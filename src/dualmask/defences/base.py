@@ -15,6 +15,11 @@ from dualmask.text.examples import Example, Text
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+Noise = Literal[
+    "none",  # equal texts get equal answers, always
+    "text",  # drawn from the text and a number: the same until `redraw`
+    "fresh",  # drawn anew for each answer
+]
 Family = Literal["none", "masking", "smoothing", "detection", "adversarial training", "regularisation", "purification"]
 
 
@@ -37,6 +42,7 @@ class Defence(nn.Module, Method):
     noun: ClassVar[str] = "defence"
     family: ClassVar[Family] = "none"
     passes: ClassVar[str] = "1"
+    noise: Noise = "none"
 
     def __init__(self, options: object | None = None) -> None:
         super().__init__()
@@ -71,6 +77,9 @@ class Defence(nn.Module, Method):
     def combine(self, logits: Tensor) -> Tensor:
         """(views, rows, classes) -> (rows, classes)."""
         return logits.mean(dim=0)
+
+    def redraw(self, number: int) -> None:
+        """For noise drawn from the text: take the draws of this number from now on; 0 is where everybody begins."""
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Load saved buffers and parameters; tables take the size they were saved with."""

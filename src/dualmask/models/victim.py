@@ -41,6 +41,8 @@ class Victim(ABC):
     device: str = "cpu"  # where it runs, and where models that help the attack go
     rows: int = 32  # texts that it takes at a time
     unknown: str = "[UNK]"  # what it reads as an unknown word
+    fresh: bool = False  # it draws new noise for each answer
+    cost: int = 1  # queries behind each answer
 
     @abstractmethod
     def probabilities(self, texts: Sequence[Text]) -> ArrayLike:
@@ -81,6 +83,7 @@ class ClassifierVictim(Victim):
         self.labels = tuple(classifier.labels)
         self.device = str(classifier.device)
         self.unknown = unknown_word(classifier.encode)
+        self.fresh = getattr(getattr(classifier, "defence", None), "noise", "none") == "fresh"
 
     def probabilities(self, texts: Sequence[Text]) -> ArrayLike:
         return self.classifier.predict(texts).probabilities

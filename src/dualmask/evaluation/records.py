@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a table is made of: one file of records for each cell, and what it says about how it came about."""
+
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
+
+from dualmask import __version__
+from dualmask.errors import DataError, OptionError
+from dualmask.results import AttackResult, read_results
+
+Mode = Literal[
+    "adaptive",  # the attack asks the defended classifier: the headline
+    "transfer",  # made against the plain classifier, then shown to the defended one
+    "transfer-successful",  # the same, only texts that fooled the plain one: its own accuracy is 0 by construction
+    "defence-aware",  # adaptive, by attacks that know the mechanism
+]
+Scores = Literal["raw", "calibrated"]  # what the attack sees: the classifier's own probabilities, or with a temperature
+MODES: tuple[Mode, ...] = get_args(Mode)
+RECORDS = "records"  # the folder of a run's record files
+
+
+@dataclass(frozen=True, order=True)
+class Cell:
+    """Which number this is. Each part is also a part of the file's name."""
+
+    data: str
+    encoder: str
+    defence: str
+    attack: str
+    mode: Mode
+    seed: int  # of training
+    scores: Scores = "raw"
+
+    def __post_init__(self) -> None:
+        for name in (self.data, self.encoder, self.defence, self.attack):
+            if not name or set(name) & set(" ./\\\n") or not name.isprintable():
+                raise OptionError(f"'{name}' can't be part of a file's name; use letters, digits, '-', '_' and '+'.")
+        if self.mode not in MODES or self.scores not in get_args(Scores):
+            raise OptionError(f"{self.mode}, {self.scores}: expected one of {', '.join(MODES)}, with raw or calibrated "
+                              "scores.")
+
+    @property
+    def file_name(self) -> str:
+        parts = [self.data, self.encoder, self.defence, self.attack, self.mode, str(self.seed)]
+        return ".".join(parts + (["calibrated"] if self.scores == "calibrated" else [])) + ".jsonl"
+
+    def as_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, given: object) -> "Cell":
+        try:
+            return cls(**given)  # type: ignore[arg-type]
+        except TypeError:
+            raise DataError("the header does not say which cell this is (data, encoder, defence, attack, mode, seed); "
+                            "files of 'dualmask attack' need a run of 'dualmask bench' around them.") from None
+
+
+class CellRecords(NamedTuple):
+    """A file of records, read."""
+
+    cell: Cell
+    header: Mapping[str, object]
+    results: list[AttackResult]
+    path: Path
+
+    @property
+    def wanted(self) -> int:
+        """Texts that the run was to have; fewer results mean that it is not finished."""
+        return int(str(self.header.get("texts", len(self.results))))
+
+
+class Loaded(NamedTuple):
+    """All that could be read of a folder, and what could not."""
+
+    cells: list[CellRecords]
+    problems: list[str]
+
+
+def read_cell(path: Path) -> CellRecords:
+    """A file of records; DataError names the file and the line where something is wrong with it."""
+    header, results = read_results(path)
+    if not header:
+        raise DataError(f"{path}: the file is empty or its first line is cut off; run the cell again.")
+    try:
+        cell = Cell.from_dict(header.get("cell"))
+    except (DataError, OptionError) as error:
+        raise DataError(f"{path}, line 1: {error}") from None
+    twice = len(results) - len({one.index for one in results})
+    if twice:
+        raise DataError(f"{path}: {twice} texts are there twice; run the cell again.")
+    return CellRecords(cell, header, results, path)
+
+
+def read_cells(folder: Path) -> Loaded:
+    """Every file of records below a folder. One that is damaged is named, and the others count."""
+    cells, problems = [], []
+    for path in record_files(folder):
+        try:
+            cells.append(read_cell(path))
+        except (DataError, OSError) as error:
+            problems.append(str(error))
+    if not cells and not problems:
+        raise DataError(f"no records (*.jsonl) below {folder}; make some with 'dualmask bench GRID'.")
+    return Loaded(sorted(cells, key=lambda one: one.cell), problems)
+
+
+def record_files(folder: Path) -> Iterator[Path]:
+    if not folder.exists():
+        raise DataError(f"{folder} does not exist; give a folder that 'dualmask bench' has written.")
+    yield from [folder] if folder.is_file() else sorted(folder.rglob("*.jsonl"))
+
+
+def provenance() -> dict[str, object]:
+    """Versions, code and machine; never compared when a run is resumed."""
+    return {"versions": {"dualmask": __version__, "python": platform.python_version(), **installed()},
+            "revision": revision(), "hardware": hardware()}
+
+
+def installed() -> dict[str, str]:
+    found = {}
+    for name in ("torch", "transformers", "tokenizers", "numpy"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+@cache
+def revision() -> str | None:
+    """The commit of the checkout that this package is run from, marked where files were changed; None elsewhere."""
+    folder = Path(__file__).resolve().parent
+    commands = (["git", "rev-parse", "--short=12", "HEAD"], ["git", "status", "--porcelain", "--", str(folder)])
+    try:
+        commit, changes = (subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, timeout=10)
+                           .stdout.strip() for command in commands)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return commit + (" with changes" if changes else "")
+
+
+def hardware() -> dict[str, object]:
+    found: dict[str, object] = {"machine": platform.machine(), "system": platform.system(), "cores": cores()}
+    torch = sys.modules.get("torch")  # reports, which never load it, have no use for it
+    if torch is not None and torch.cuda.is_available():
+        found["gpu"] = torch.cuda.get_device_name()
+    return found
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
