@@ -71,10 +71,10 @@ def check_shares(**shares: float) -> None:
         raise OptionError("\n".join(wrong))
 
 
-def check_least(**pairs: tuple[float, float]) -> None:
-    """Each name with its value and the least it may be."""
+def check_least(**pairs: tuple[float | None, float]) -> None:
+    """Each name with its value, where there is one, and the least it may be."""
     wrong = [f"{name} is {value}; expected a number of at least {least:g}." for name, (value, least) in pairs.items()
-             if not least <= value < math.inf]
+             if value is not None and not least <= value < math.inf]
     if wrong:
         raise OptionError("\n".join(wrong))
 

@@ -50,7 +50,7 @@ class Assault:
         measure: str | None = "minilm", labels: Sequence[str] = (), tolerance: float = 1e-4,
         batch_size: int | None = None,
     ) -> None:
-        check_least(width=(width or 1, 1), tolerance=(tolerance, 0), batch_size=(batch_size or 1, 1))
+        check_least(width=(width, 1), tolerance=(tolerance, 0), batch_size=(batch_size, 1))
         self.victim: Victim = as_victim(victim, labels=labels)
         self.attack, self.seed, self.measure = attack, seed, measure
         self.tolerance = 0.0 if sequential else tolerance
@@ -245,7 +245,7 @@ def digest(examples: Sequence[Example]) -> str:
 
 def sampled(examples: Sequence[Example], samples: int | None, seed: int) -> list[int]:
     """Which examples to attack: all, or so many at random, the same ones for every victim and attack."""
-    check_least(samples=(samples or 1, 1))
+    check_least(samples=(samples, 1))
     if samples is None or samples >= len(examples):
         return list(range(len(examples)))
     order = np.random.default_rng(derived_seed(seed, "sample", len(examples))).permutation(len(examples))

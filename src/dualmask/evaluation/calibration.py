@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A temperature for the scores that an attack sees: a classifier that is far too sure hides its slope, no faults."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dualmask.errors import DataError
+from dualmask.models.victim import Rows, Victim, checked
+from dualmask.text.columns import Text
+
+SMALLEST = 1e-30  # a probability of 0, as its logarithm needs it
+RANGE = (0.05, 20.0)  # temperatures looked at; a fit at an end says that the classifier is no good on these data
+
+
+def tempered(rows: ArrayLike, temperature: float) -> Rows:
+    """Each row's logits divided by the temperature; no row's largest class changes."""
+    logits = np.log(np.maximum(np.asarray(rows, dtype=np.float64), SMALLEST)) / temperature
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    found: Rows = powers / powers.sum(axis=1, keepdims=True)
+    return found
+
+
+def fit_temperature(rows: ArrayLike, labels: Sequence[int]) -> float:
+    """The temperature under which the labels are likeliest; there is one such, found by golden section."""
+    given = np.asarray(rows, dtype=np.float64)
+    if not len(labels) or given.ndim != 2 or len(given) != len(labels):
+        raise DataError(f"a temperature needs one row of probabilities for each label; got the shape {given.shape} and "
+                        f"{len(labels)} labels.")
+    places = np.arange(len(labels)), np.asarray(labels)
+
+    def loss(exponent: float) -> float:
+        return -float(np.log(np.maximum(tempered(given, float(np.exp(exponent)))[places], SMALLEST)).mean())
+
+    low, high = np.log(RANGE)
+    golden = (np.sqrt(5) - 1) / 2
+    for _ in range(60):
+        left, right = high - golden * (high - low), low + golden * (high - low)
+        low, high = (low, right) if loss(left) <= loss(right) else (left, high)
+    return float(f"{np.exp((low + high) / 2):.3g}")  # the last digits depend on the machine
+
+
+class Tempered(Victim):
+    """A victim whose scores were cooled or warmed; its decisions are its own."""
+
+    def __init__(self, victim: Victim, temperature: float) -> None:
+        self.victim, self.temperature = victim, temperature
+        self.labels, self.classifier, self.device = victim.labels, victim.classifier, victim.device
+        self.rows, self.unknown, self.fresh, self.cost = victim.rows, victim.unknown, victim.fresh, victim.cost
+
+    def probabilities(self, texts: Sequence[Text]) -> NDArray[np.float64]:
+        return tempered(checked(self.victim.probabilities(texts), len(texts)), self.temperature)
+
+    def describe(self) -> str:
+        return f"{self.victim.describe()} at temperature {self.temperature}"

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a defence is measured: who is attacked, on which texts, with what knowledge, and what is written down."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dualmask.attacks.base import Attack
+from dualmask.attacks.running import Assault, Watch, collected, digest, predicted, rounded, sampled
+from dualmask.classifier import DefendedClassifier
+from dualmask.errors import OptionError
+from dualmask.evaluation.calibration import Tempered, fit_temperature
+from dualmask.evaluation.noise import Averaged, verified
+from dualmask.evaluation.records import Cell, CellRecords, provenance
+from dualmask.models.victim import ClassifierVictim, Victim, check_classes
+from dualmask.options import check_least
+from dualmask.results import FAULTS, AttackResult, Outcome, ResultFile, Spans
+from dualmask.text.examples import Example, Text
+
+Numbered = Sequence[tuple[int, Example]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protocol:
+    """What is the same for every defence of a table."""
+
+    samples: int | None = 1000  # test texts, drawn at random; none: all
+    sample_seed: int = 0
+    attack_seed: int = 0
+    eot: int = 1  # draws of a randomised defence that the attack averages over
+    draws: int = 10  # of new noise, by which a success against such a defence is checked
+    measure: str | None = "minilm"  # the sentence encoder that compares texts before and after
+
+    def __post_init__(self) -> None:
+        check_least(samples=(self.samples, 1), eot=(self.eot, 1), draws=(self.draws, 0))
+
+
+def evaluate(
+    cell: Cell, classifier: DefendedClassifier, examples: Sequence[Example], attack: Attack, *,
+    protocol: Protocol, out: Path, validation: Sequence[Example] = (), source: CellRecords | None = None,
+    about: Mapping[str, object] | None = None, watch: Watch | None = None,
+) -> list[AttackResult]:
+    """Measure one cell and write its records; what `out` holds already is not done again.
+
+    validation: data for the temperature, where the cell wants calibrated scores.
+    source: records of the plain classifier under the same attack, for the modes that replay its texts.
+    """
+    check_classes(ClassifierVictim(classifier), examples)
+    check_mode(cell, attack, source)
+    chosen = [(place, examples[place]) for place in sampled(examples, protocol.samples, protocol.sample_seed)]
+    temperature = temperature_of(classifier, validation) if cell.scores == "calibrated" else 1.0
+    common = {**setting(cell, classifier, protocol, temperature=temperature),
+              "data": digest(examples), "about": {**provenance(), "training": dict(classifier.facts), **(about or {})}}
+    if source is not None and cell.mode in ("transfer", "transfer-successful"):
+        return replayed(cell, classifier, chosen, source, common=common, out=out, watch=watch)
+    assault = Assault(victim_of(classifier, protocol, temperature), attack, seed=protocol.attack_seed,
+                      measure=protocol.measure)
+    file = ResultFile(out, {**assault.header(), **common, "texts": len(chosen)}, resume=True, overwrite=False)
+    missing = sorted({number for number, _ in chosen} - {one.index for one in file.done})
+    before = looked_at(classifier, {number: example for number, example in chosen if number in set(missing)})
+    return collected(assault, chosen, file, watch, finish=lambda result: finished(
+        classifier, verified(classifier, result, protocol.draws), before[result.index]))
+
+
+def check_mode(cell: Cell, attack: Attack, source: CellRecords | None) -> None:
+    if cell.mode in ("transfer", "transfer-successful") and source is None:
+        raise OptionError(f"the mode '{cell.mode}' replays texts that were made against the plain classifier; measure "
+                          "that one first, in the mode 'adaptive', and give its records.")
+    if (cell.mode == "defence-aware") != bool(attack.against):
+        raise OptionError(f"the attack '{attack.name}' knows {', '.join(attack.against) or 'no defence'}: the mode "
+                          f"'{cell.mode}' is not its own. Attacks with such knowledge, and only they, run in the mode "
+                          "'defence-aware'.")
+
+
+def setting(
+    cell: Cell, classifier: DefendedClassifier, protocol: Protocol, *, temperature: float,
+) -> dict[str, object]:
+    """What a header says besides the attack."""
+    defence = classifier.defence
+    noisy = defence.noise != "none"
+    return {"cell": cell.as_dict(), "samples": protocol.samples, "sample_seed": protocol.sample_seed,
+            "temperature": temperature, "noise": defence.noise, "eot": protocol.eot if noisy else 1,
+            "draws": protocol.draws if noisy else 0, "passes": defence.passes, "source": None}
+
+
+def temperature_of(classifier: DefendedClassifier, validation: Sequence[Example]) -> float:
+    if not validation:
+        raise OptionError("calibrated scores need validation data to fit the temperature on; none was given.")
+    rows = classifier.predict([example.text for example in validation]).probabilities
+    return fit_temperature(rows.numpy(), [example.label for example in validation])
+
+
+def victim_of(classifier: DefendedClassifier, protocol: Protocol, temperature: float) -> Victim:
+    noisy = classifier.defence.noise != "none"
+    victim = Averaged(classifier, protocol.eot) if noisy and protocol.eot > 1 else ClassifierVictim(classifier)
+    return victim if temperature == 1.0 else Tempered(victim, temperature)
+
+
+# What is told of each text besides the attack's own account
+
+
+@dataclass(frozen=True)
+class Look:
+    """A clean text as the network sees it: its label with the defence off, and what the defence hides of it."""
+
+    undefended: int | None
+    hidden: Spans
+
+
+def looked_at(classifier: DefendedClassifier, examples: Mapping[int, Example]) -> dict[int, Look]:
+    texts = [example.text for example in examples.values()]
+    if not texts:
+        return {}
+    labels = classifier.predict(texts, defended=False).probabilities.argmax(dim=1).tolist()
+    return {number: Look(label, spans) for number, label, spans
+            in zip(examples, labels, hidden_spans(classifier, texts), strict=True)}
+
+
+def hidden_spans(classifier: DefendedClassifier, texts: Sequence[Text]) -> list[Spans]:
+    return [tuple((one.start, one.end, one.part) for one in found) for found in classifier.hidden(texts)]
+
+
+def finished(classifier: DefendedClassifier, result: AttackResult, look: Look) -> AttackResult:
+    after = None if result.adversarial is None else hidden_spans(classifier, [result.adversarial])[0]
+    return replace(result, undefended=look.undefended, hidden=look.hidden, hidden_after=after)
+
+
+# Texts that were made against another classifier
+
+
+def replayed(
+    cell: Cell, classifier: DefendedClassifier, chosen: Numbered, source: CellRecords, *,
+    common: Mapping[str, object], out: Path, watch: Watch | None,
+) -> list[AttackResult]:
+    """The defended classifier's answers to texts that the attack made against the plain one."""
+    made = source_results(cell, chosen, source)
+    same = {key: value for key, value in source.header.items() if key not in (*common, "texts", "victim", "defence")}
+    defence = {"name": classifier.defence.name, **classifier.defence.options_as_dict()}
+    header = {**same, **common, "source": source.cell.as_dict(), "texts": len(made),
+              "victim": ClassifierVictim(classifier).describe(), "defence": defence}
+    file = ResultFile(out, header, resume=True, overwrite=False)
+    try:
+        done = {one.index for one in file.done}
+        for result in answered(classifier, [one for one in made if one.index not in done]):
+            file.add(result)
+            if watch:
+                watch(result)
+    finally:
+        file.close()
+    return sorted(file.done, key=lambda one: one.index)
+
+
+def source_results(cell: Cell, chosen: Numbered, source: CellRecords) -> list[AttackResult]:
+    """The plain classifier's results for the same texts; in the stricter mode only those that fooled it."""
+    found = {one.index: one for one in source.results}
+    for number, example in chosen:
+        if number not in found or found[number].text != example.text:
+            raise OptionError(f"{source.path} has no record of text {number}; measure the plain classifier on the same "
+                              "texts first.")
+    results = [found[number] for number, _ in chosen]
+    return [one for one in results if one.outcome == "succeeded"] if cell.mode == "transfer-successful" else results
+
+
+def answered(classifier: DefendedClassifier, made: Sequence[AttackResult]) -> list[AttackResult]:
+    if not made:
+        return []
+    looks = looked_at(classifier, {one.index: Example(one.text, one.label) for one in made})
+    finals = [one.text if one.adversarial is None else one.adversarial for one in made]
+    befores, afters = (list(map(tuple, classifier.predict(texts).probabilities.tolist()))
+                       for texts in ([one.text for one in made], finals))
+    return [finished(classifier, transferred(one, before, after), looks[one.index])
+            for one, before, after in zip(made, befores, afters, strict=True)]
+
+
+def transferred(made: AttackResult, before: tuple[float, ...], after: tuple[float, ...]) -> AttackResult:
+    """The record of a replayed text. It cost the defended classifier no query: nothing was asked of it."""
+    outcome: Outcome = "failed"
+    if made.outcome in FAULTS:
+        outcome = made.outcome
+    elif predicted(before) != made.label:
+        outcome = "skipped"
+    elif predicted(after) != made.label:
+        outcome = "succeeded"
+    return AttackResult(
+        index=made.index, text=made.text, label=made.label, outcome=outcome, adversarial=made.adversarial,
+        clean=predicted(before), predicted=predicted(after), probability=rounded(before, made.label),
+        probability_after=rounded(after, made.label), queries=0, rows=0, gradients=0,
+        words=made.words, changed=made.changed, similarity=made.similarity, seconds=0.0,
+        reason=made.reason)

@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Modes, calibration, noise and what is written down, on tiny classifiers."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from attack_stand_ins import hashed, stand_ins, tiny_classifier
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dualmask.attacks import build_attack
+from dualmask.attacks.base import Attack
+from dualmask.classifier import DefendedClassifier
+from dualmask.defences.base import Defence, Noise
+from dualmask.errors import DataError, OptionError
+from dualmask.evaluation.calibration import RANGE, Tempered, fit_temperature, tempered
+from dualmask.evaluation.metrics import robustness
+from dualmask.evaluation.noise import Averaged, drawn, verified
+from dualmask.evaluation.protocol import Protocol, evaluate
+from dualmask.evaluation.records import Cell, CellRecords, read_cell
+from dualmask.models.victim import ClassifierVictim
+from dualmask.results import AttackResult
+from dualmask.text.encoding import Batch, Encode
+from dualmask.text.examples import Dataset, Example, Text
+
+FEW = Protocol(samples=12, measure=None)
+CELL = Cell("reviews", "tiny", "plain", "deepwordbug", "adaptive", 0)
+
+
+class Blurred(Defence):
+    """Hides each token by the toss of a coin: from the text and a number, or anew."""
+
+    name: ClassVar[str] = "blurred"
+
+    def __init__(self, noise: Noise, rate: float = 0.3) -> None:
+        super().__init__()
+        self.noise, self.rate, self.number, self.asked = noise, rate, 0, 0
+
+    def redraw(self, number: int) -> None:
+        self.number = number
+
+    def inference_views(self, texts: Sequence[Text], encode: Encode, device: torch.device) -> Iterator[Batch]:
+        batch = encode(texts).to(device)
+        masks = torch.zeros_like(batch.body)
+        for row, text in enumerate(texts):
+            self.asked += 1
+            seed = self.asked if self.noise == "fresh" else hashed(f"{self.number} {text}")
+            toss = torch.rand(masks.shape[1], generator=torch.Generator().manual_seed(seed))
+            masks[row] = (toss < self.rate) & batch.body[row]
+        yield replace(batch, masks=masks, input_ids=batch.input_ids.masked_fill(masks, encode.mask_id))
+
+
+@pytest.fixture(scope="module")
+def victims(tiny: Callable[[str], Path], data: Dataset) -> dict[str, DefendedClassifier]:
+    return {name: tiny_classifier(tiny("bert"), name, data) for name in ("plain", "ddm")}
+
+
+def deepwordbug(**options: object) -> Attack:
+    return build_attack("deepwordbug", options=options, tools=stand_ins())
+
+
+def blurred(classifier: DefendedClassifier, noise: Noise) -> DefendedClassifier:
+    return DefendedClassifier(classifier.model, classifier.encode.tokenizer, Blurred(noise), labels=classifier.labels,
+                              max_length=classifier.encode.max_length)
+
+
+def measured(cell: Cell, classifier: DefendedClassifier, data: Dataset, folder: Path, **more: Any) -> CellRecords:
+    path = folder / cell.file_name
+    evaluate(cell, classifier, data.test or [], more.pop("attack", None) or deepwordbug(),
+             protocol=more.pop("protocol", FEW), out=path, **more)
+    return read_cell(path)
+
+
+def test_an_adaptive_cell_tells_how_it_came_about(
+    victims: dict[str, DefendedClassifier], data: Dataset, tmp_path: Path,
+) -> None:
+    found = measured(replace(CELL, defence="ddm"), victims["ddm"], data, tmp_path)
+    header, about = found.header, found.header["about"]
+    assert found.cell == replace(CELL, defence="ddm") and len(found.results) == header["texts"] == found.wanted == 12
+    assert {key: header[key] for key in ("temperature", "noise", "eot", "draws", "passes", "source")} == {
+        "temperature": 1.0, "noise": "none", "eot": 1, "draws": 0, "passes": "1", "source": None}
+    assert isinstance(about, dict) and {"torch", "transformers", "dualmask", "python"} <= set(about["versions"])
+    assert about["hardware"]["cores"] >= 1 and "revision" in about
+    bare = victims["ddm"].predict([one.text for one in found.results], defended=False).probabilities.argmax(dim=1)
+    assert [one.undefended for one in found.results] == bare.tolist()
+    for one in found.results:
+        for text, spans in ((one.text, one.hidden), (one.adversarial, one.hidden_after)):
+            masked = victims["ddm"].predict([text], explain=True).masked if text is not None else None
+            assert spans == (None if masked is None else tuple((m.start, m.end, m.part) for m in masked[0]))
+    assert any(one.hidden_after for one in found.results)
+
+
+def test_every_defence_gets_the_same_texts_whatever_the_training_seed(
+    victims: dict[str, DefendedClassifier], data: Dataset, tmp_path: Path,
+) -> None:
+    one = measured(CELL, victims["plain"], data, tmp_path)
+    other = measured(replace(CELL, defence="ddm", seed=3), victims["ddm"], data, tmp_path)
+    assert [r.text for r in one.results] == [r.text for r in other.results]
+    drawn_anew = measured(replace(CELL, seed=1), victims["plain"], data, tmp_path,
+                          protocol=replace(FEW, sample_seed=1))
+    assert [r.index for r in drawn_anew.results] != [r.index for r in one.results]
+
+
+def test_transfer_shows_the_plain_classifiers_texts_to_the_defended_one(
+    victims: dict[str, DefendedClassifier], data: Dataset, tmp_path: Path,
+) -> None:
+    source = measured(CELL, victims["plain"], data, tmp_path)
+    cell = replace(CELL, defence="ddm", mode="transfer")
+    found = measured(cell, victims["ddm"], data, tmp_path, source=source)
+    assert [one.adversarial for one in found.results] == [one.adversarial for one in source.results]
+    assert all((one.queries, one.rows, one.gradients) == (0, 0, 0) for one in found.results)
+    assert found.header["source"] == source.cell.as_dict() and found.header["attack"] == "deepwordbug"
+    assert found.header["victim"] != source.header["victim"]
+    defended = victims["ddm"]
+    for one in found.results:
+        before, after = defended.predict([one.text, one.adversarial or one.text]).probabilities.argmax(dim=1).tolist()
+        expected = "skipped" if before != one.label else "succeeded" if after != one.label else "failed"
+        assert (one.outcome, one.clean, one.predicted) == (expected, before, after)
+    assert {"failed", "succeeded"} & {one.outcome for one in found.results}
+
+
+def test_the_plain_classifier_has_no_accuracy_left_on_texts_that_fooled_it(
+    victims: dict[str, DefendedClassifier], data: Dataset, tmp_path: Path,
+) -> None:
+    source = measured(CELL, victims["plain"], data, tmp_path)
+    fooled = [one.index for one in source.results if one.outcome == "succeeded"]
+    assert fooled
+    found = measured(replace(CELL, mode="transfer-successful"), victims["plain"], data, tmp_path, source=source)
+    assert [one.index for one in found.results] == fooled and found.wanted == len(fooled)
+    assert robustness(found.results).accuracy_under_attack == 0
+
+
+def test_transfer_of_a_plain_classifier_to_itself_is_the_adaptive_attack(
+    victims: dict[str, DefendedClassifier], data: Dataset, tmp_path: Path,
+) -> None:
+    source = measured(CELL, victims["plain"], data, tmp_path)
+    found = measured(replace(CELL, mode="transfer"), victims["plain"], data, tmp_path, source=source)
+    assert robustness(found.results) == robustness(source.results)
+
+
+def test_modes_that_lack_what_they_need_are_refused(
+    victims: dict[str, DefendedClassifier], data: Dataset, tmp_path: Path,
+) -> None:
+    plain = victims["plain"]
+    with pytest.raises(OptionError, match="measure that one first"):
+        measured(replace(CELL, mode="transfer"), plain, data, tmp_path)
+    with pytest.raises(OptionError, match="defence-aware"):
+        measured(replace(CELL, mode="defence-aware"), plain, data, tmp_path)
+    with pytest.raises(OptionError, match="validation data"):
+        measured(replace(CELL, scores="calibrated"), plain, data, tmp_path)
+    source = measured(CELL, plain, data, tmp_path)
+    with pytest.raises(OptionError, match="has no record of text"):
+        measured(replace(CELL, mode="transfer"), plain, data, tmp_path, source=source,
+                 protocol=replace(FEW, samples=20))
+    with pytest.raises(OptionError, match="other settings"):
+        measured(CELL, plain, data, tmp_path, protocol=replace(FEW, attack_seed=5))
+    assert not list(tmp_path.glob("*transfer*")) and len(read_cell(tmp_path / CELL.file_name).results) == 12
+
+
+def test_what_is_there_is_not_done_again(
+    victims: dict[str, DefendedClassifier], data: Dataset, tmp_path: Path,
+) -> None:
+    whole = measured(CELL, victims["plain"], data, tmp_path)
+    path = tmp_path / CELL.file_name
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    path.write_text("".join(lines[:6]) + lines[6][:20], encoding="utf-8")  # killed while it wrote the sixth
+    seen: list[int] = []
+    again = measured(CELL, victims["plain"], data, tmp_path, watch=lambda one: seen.append(one.index))
+    assert len(seen) == 7
+    assert [replace(one, seconds=0) for one in again.results] == [replace(one, seconds=0) for one in whole.results]
+
+
+# Calibration
+
+
+rows_of = st.lists(st.lists(st.floats(0.01, 1), min_size=3, max_size=3), min_size=1, max_size=6)
+
+
+@given(rows_of, st.floats(0.1, 10))
+@settings(max_examples=60, deadline=None)
+def test_a_temperature_moves_no_decision(rows: list[list[float]], temperature: float) -> None:
+    given_rows = np.array(rows) / np.array(rows).sum(axis=1, keepdims=True)
+    found = tempered(given_rows, temperature)
+    assert np.allclose(found.sum(axis=1), 1)
+    # equal shares may swap by a rounding error; a clear winner stays
+    top = np.sort(given_rows, axis=1)
+    clear = top[:, -1] - top[:, -2] > 1e-9
+    assert (found.argmax(axis=1) == given_rows.argmax(axis=1))[clear].all()
+    assert np.allclose(tempered(found, 1 / temperature), given_rows, atol=1e-6)
+
+
+@pytest.mark.parametrize("true", [0.4, 1.0, 3.0])
+def test_the_temperature_of_a_known_miscalibration_is_found(true: float) -> None:
+    generator = np.random.default_rng(0)
+    honest = generator.dirichlet([1, 1, 1], size=20_000)
+    labels = [int(generator.choice(3, p=row)) for row in honest]
+    assert fit_temperature(tempered(honest, 1 / true), labels) == pytest.approx(true, rel=0.05)
+
+
+def test_the_fit_is_the_best_of_a_fine_grid() -> None:
+    generator = np.random.default_rng(1)
+    rows = generator.dirichlet([0.3, 0.3], size=200)
+    labels = [int(generator.random() < 0.7 * row[1] + 0.15) for row in rows]
+    choices = np.exp(np.linspace(*np.log(RANGE), 4001))
+    losses = [-np.log(tempered(rows, value)[np.arange(200), labels]).mean() for value in choices]
+    assert fit_temperature(rows, labels) == pytest.approx(float(choices[int(np.argmin(losses))]), rel=0.01)
+
+
+def test_a_temperature_of_nothing_is_refused() -> None:
+    with pytest.raises(DataError, match="one row of probabilities for each label"):
+        fit_temperature(np.zeros((0, 2)), [])
+
+
+def test_calibrated_scores_are_what_the_attack_sees(
+    victims: dict[str, DefendedClassifier], data: Dataset, tmp_path: Path,
+) -> None:
+    found = measured(replace(CELL, scores="calibrated"), victims["plain"], data, tmp_path, validation=data.train)
+    raw = measured(CELL, victims["plain"], data, tmp_path)
+    temperature = found.header["temperature"]
+    assert isinstance(temperature, float) and temperature != 1.0
+    one = found.results[0]
+    share = tempered(victims["plain"].predict([one.text]).probabilities.numpy(), temperature)[0, one.label]
+    assert one.probability == pytest.approx(share, abs=2e-4)
+    assert [r.clean for r in found.results] == [r.clean for r in raw.results]
+
+
+# Noise
+
+
+def test_text_noise_repeats_itself_and_new_numbers_change_it(victims: dict[str, DefendedClassifier]) -> None:
+    classifier = blurred(victims["plain"], "text")
+    texts = ["the good movie was a great plot", "a dull scene with a poor actor"]
+    first, again = (classifier.predict(texts).probabilities for _ in range(2))
+    assert torch.equal(first, again)
+    assert torch.allclose(classifier.predict(texts[::-1]).probabilities.flip(0), first, atol=1e-5)
+    answers = drawn(classifier, texts, range(5))
+    assert np.allclose(answers[0], first.numpy()) and not np.allclose(answers[1], answers[0])
+    assert torch.equal(classifier.predict(texts).probabilities, first)  # number 0 again
+    mean = Averaged(classifier, 5)
+    assert np.allclose(mean.probabilities(texts), np.mean(answers, axis=0)) and mean.cost == 5
+
+
+def test_fresh_noise_is_drawn_for_every_question(victims: dict[str, DefendedClassifier], data: Dataset) -> None:
+    from dualmask.attacks.running import Assault
+
+    classifier = blurred(victims["plain"], "fresh")
+    victim = ClassifierVictim(classifier)
+    assert victim.fresh and not ClassifierVictim(blurred(victims["plain"], "text")).fresh
+    work = Assault(victim, deepwordbug(), measure=None, width=8)
+    twins = [(number, Example("the good movie was a great plot", 1)) for number in range(8)]
+    before = classifier.defence.asked  # type: ignore[union-attr]
+    results = list(work.run(twins))
+    read = classifier.defence.asked - before  # type: ignore[operator]
+    assert read == sum(one.rows for one in results)  # nothing remembered, nothing shared between equal texts
+    assert len({one.probability for one in results}) > 1
+
+
+def test_a_query_of_an_averaged_victim_costs_its_draws(
+    victims: dict[str, DefendedClassifier], data: Dataset, tmp_path: Path,
+) -> None:
+    classifier = blurred(victims["plain"], "text")
+    one = measured(replace(CELL, defence="blurred"), classifier, data, tmp_path)
+    ten = measured(replace(CELL, defence="blurred10"), classifier, data, tmp_path, protocol=replace(FEW, eot=10))
+    assert (one.header["eot"], ten.header["eot"], ten.header["draws"]) == (1, 10, 10)
+    assert all(r.queries % 10 == 0 and r.rows % 10 == 0 for r in ten.results)
+    limited = measured(replace(CELL, defence="limited"), classifier, data, tmp_path,
+                       protocol=replace(FEW, eot=10), attack=deepwordbug(queries=35))
+    assert max(r.queries for r in limited.results) == 30
+    assert {r.outcome for r in limited.results} >= {"out-of-queries"}
+
+
+def test_a_success_must_outlive_new_noise(victims: dict[str, DefendedClassifier], data: Dataset) -> None:
+    classifier = blurred(victims["plain"], "text")
+    text = "the good movie was a great plot"
+    labels = [int(row[0].argmax()) for row in drawn(classifier, [text], range(1 << 20, (1 << 20) + 11))]
+    base = AttackResult(
+        index=0, text="x", label=0, outcome="succeeded", adversarial=text, clean=0, predicted=1, probability=0.5,
+        probability_after=0.5, queries=1, rows=1, gradients=0, words=1, changed=0, similarity=None, seconds=0.0)
+    for label in (0, 1):
+        wrong = sum(found != label for found in labels)
+        found = verified(classifier, replace(base, label=label), 11)
+        assert (found.draws, found.wrong_draws) == (11, wrong)
+        assert found.outcome == ("succeeded" if wrong >= 6 else "unconfirmed")
+    assert {verified(classifier, replace(base, label=label), 11).outcome for label in (0, 1)} == {
+        "succeeded", "unconfirmed"}
+    assert verified(victims["plain"], base, 11) == base  # no noise, nothing to draw
+    held = replace(base, outcome="failed")
+    assert verified(classifier, held, 11) == held
+
+
+def test_protocol_settings_are_checked() -> None:
+    for wrong in ({"samples": 0}, {"eot": 0}, {"draws": -1}):
+        with pytest.raises(OptionError):
+            Protocol(**wrong)  # type: ignore[arg-type]
+    assert asdict(Protocol()) == {"samples": 1000, "sample_seed": 0, "attack_seed": 0, "eot": 1, "draws": 10,
+                                  "measure": "minilm"}
+
+
+def test_a_tempered_victim_is_otherwise_the_same(victims: dict[str, DefendedClassifier]) -> None:
+    inner = ClassifierVictim(victims["ddm"])
+    outer = Tempered(inner, 2.0)
+    for name in ("labels", "classifier", "device", "rows", "unknown", "fresh", "cost"):
+        assert getattr(outer, name) == getattr(inner, name)
+    assert outer.describe() != inner.describe()
