@@ -1,5 +1,5 @@
 # Two commands, each with all of its own set-up:
-#   make demo   train a defended classifier on film reviews, and look at what it distrusts
+#   make demo   train a plain and a defended classifier on film reviews, attack both, write a report
 #   make test   check style, types and behaviour
 PYTHON ?= python3
 VENV ?= .venv
@@ -9,7 +9,7 @@ READY := $(VENV)/ready
 .DEFAULT_GOAL := demo
 
 demo: $(READY)
-	$(VENV)/bin/dualmask demo --out demo
+	$(VENV)/bin/dualmask quickstart --out demo
 
 test: $(READY)
 	$(VENV)/bin/ruff check .

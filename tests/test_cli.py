@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line as a user meets it: commands, errors without stack traces, quick help, the demo."""
+"""The command line as a user meets it: commands, errors without stack traces, quick help, the quickstart."""
 
 import csv
 import json
@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import fields
-from html.parser import HTMLParser
 from io import StringIO
 from pathlib import Path
 
@@ -18,14 +17,17 @@ import pytest
 from rich.console import Console, ConsoleDimensions
 from typer.testing import CliRunner
 
-from dualmask import __version__, demo
-from dualmask.attacks import ATTACKS
+from dualmask import __version__
+from dualmask.attacks import ATTACKS, aware_of
 from dualmask.classifier import DefendedClassifier
 from dualmask.cli import app, main, resume_hint
 from dualmask.defences import DEFENCES
-from dualmask.demo import altered_at_random, run_demo, sample
-from dualmask.errors import OptionError
+from dualmask.errors import DualmaskError
+from dualmask.evaluation.grid import read_grid
+from dualmask.evaluation.metrics import robustness
+from dualmask.evaluation.records import read_cell, read_cells
 from dualmask.options import TrainingOptions
+from dualmask.quickstart import purpose, quick_grid, run_quickstart
 from dualmask.text.examples import Dataset, Example
 
 Run = Callable[..., tuple[int, str, str]]
@@ -106,7 +108,8 @@ def test_help_answers_at_once_without_the_heavy_libraries() -> None:
 def test_version_and_no_arguments(run: Run) -> None:
     assert run("--version") == (0, f"dualmask {__version__}\n", "")
     code, out, _ = run("--help")
-    assert code == 0 and all(name in out for name in ("train", "predict", "list", "card", "demo", "resources"))
+    assert code == 0 and all(name in out for name in (
+        "train", "predict", "attack", "bench", "report", "compare", "list", "card", "quickstart", "resources"))
 
 
 def test_list_shows_every_defence(run: Run) -> None:
@@ -281,6 +284,48 @@ def test_attack_writes_records_and_goes_on_with_them(run: Run, model: Path, file
     assert [timeless(line) for line in again] == [timeless(line) for line in lines]
 
 
+def test_attack_modes(run: Run, model: Path, files: Path, tmp_path: Path) -> None:
+    data = ["attack", model, files / "test.csv", *ATTACK, "--samples", 10]
+    whole, strict = tmp_path / "transfer.jsonl", tmp_path / "strict.jsonl"
+    code, out, _ = run(*data, "--mode", "transfer", "--out", whole)
+    assert code == 0 and "made against the network without its defence (transfer)" in " ".join(out.split())
+    bare = tmp_path / "bare.jsonl"
+    assert run(*data, "--undefended", "--out", bare)[0] == 0
+    assert [one.adversarial for one in read_cell(whole).results] == [
+        one.adversarial for one in read_cell(bare).results]
+    assert read_cell(whole).cell.mode == "transfer" and read_cell(bare).cell.defence == "plain"
+    code, out, _ = run(*data, "--mode", "transfer-successful", "--source", bare, "--out", strict)
+    assert code == 0 and "only those that fooled it (transfer-successful)" in " ".join(out.split())
+    fooled = [one.index for one in read_cell(bare).results if one.outcome == "succeeded"]
+    assert [one.index for one in read_cell(strict).results] == fooled
+    asked = tmp_path / "adaptive.jsonl"
+    assert run(*data, "--out", asked)[0] == 0
+    code, out, err = run("compare", bare, asked)
+    assert code == 0 and "deepwordbug" in out and "10 x 1" in out, err
+    code, _, err = run("compare", bare, whole)
+    assert code == 2 and "transfer" in err
+
+
+def test_attack_chooses_one_that_knows_the_defence(run: Run, model: Path, files: Path) -> None:
+    columns = ["--text-column", "body", "--label-column", "stars", "--no-measure", "--quiet", "--samples", 2]
+    code, out, err = run("attack", model, files / "test.csv", "--mode", "defence-aware", *columns)
+    assert code == 0 and "(defence-aware)" in out, err
+    assert out.split(", preset")[0].split()[-1] in aware_of("ddm")
+    code, _, err = run("attack", model, files / "test.csv", "--mode", "defence-aware", "--undefended", *columns)
+    assert code == 2 and "knows the defence 'plain'" in err
+
+
+@pytest.mark.parametrize(("flags", "told"), [
+    (["--mode", "transfer", "--resume", "--out", "x.jsonl"], "--resume does not go with"),
+    (["--mode", "transfer", "--undefended"], "leave --undefended out"), (["--source", "x.jsonl"], "texts to replay"),
+])
+def test_attack_modes_refuse_what_makes_no_sense(
+    run: Run, model: Path, files: Path, flags: list[str], told: str,
+) -> None:
+    code, _, err = run("attack", model, files / "test.csv", *ATTACK, *flags)
+    assert code == 2 and told in " ".join(err.split())
+
+
 def test_attack_refuses_before_it_overwrites(run: Run, model: Path, files: Path, tmp_path: Path) -> None:
     records = tmp_path / "attack.jsonl"
     records.write_text("precious\n", encoding="utf-8")
@@ -315,79 +360,65 @@ def test_stopped_by_the_keyboard_it_says_how_to_go_on(tiny: Callable[[str], Path
 
 
 def test_hints_are_given_only_where_a_run_can_go_on() -> None:
-    assert resume_hint(["demo"]) == "." and resume_hint(["predict", "m", "--file", "a.csv"]) == "."
+    assert resume_hint(["card", "ddm"]) == "." and resume_hint(["predict", "m", "--file", "a.csv"]) == "."
     assert resume_hint(["predict", "m", "--file=a b.csv", "--out", "o"]).endswith("m '--file=a b.csv' --out o --resume")
     assert resume_hint(["train", "d", "--resume"]) == "; to go on: dualmask train d --resume"
 
 
-class Words(HTMLParser):
-    """The words of a page, those struck through, and whether every tag is closed."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.words, self.struck, self.open = "", [], list[str]()
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        if tag not in ("meta", "br"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, text: str) -> None:
-        self.words += text
-        if self.open and self.open[-1] == "del":
-            self.struck.append(text)
+QUICK = """
+name = "tiny"
+data = [{{name = "reviews", source = "{folder}", text_column = "body", label_column = "stars"}}]
+encoders = [{{name = "tiny", source = "{encoder}"}}]
+defences = ["plain", "ddm"]
+attacks = ["deepwordbug"]
+modes = ["adaptive", "transfer"]
+samples = 8
+measure = "none"
+training = {{epochs = 1, max_length = 40}}
+"""
 
 
-def test_the_demo_trains_shows_and_leaves_a_page_and_a_model(
-    tiny: Callable[[str], Path], data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+def test_the_quickstart_trains_attacks_and_leaves_a_report(
+    tiny: Callable[[str], Path], files: Path, tmp_path: Path,
 ) -> None:
-    monkeypatch.setitem(demo.TRAINING, "learning_rate", 0.01)
-    screen = StringIO()
-    report = run_demo(tmp_path / "demo", encoder=tiny("bert"), data=data, quick=True,
-                      console=Console(file=screen, width=100))
-    shown, page = " ".join(screen.getvalue().split()), Words((tmp_path / "demo" / "report.html").read_text("utf-8"))
-    model = DefendedClassifier.load(tmp_path / "demo" / "model", device="cpu")
-    tests = sample(data, demo.QUICK).test or []
-    assert report.accuracy == pytest.approx(model.accuracy(tests), abs=1e-4)
-    assert report.accuracy_off == pytest.approx(model.accuracy(tests, defended=False), abs=1e-4)
-    assert report.altered == model.accuracy(altered_at_random(tests))
-    assert not page.open
-    words = " ".join(page.words.split())
-    for figure in (report.accuracy, report.accuracy_off, report.altered, report.altered_off):
-        assert f"{figure:.1%}" in words and f"{figure:.1%}" in shown
-    assert "says nothing about robustness" in words and "says nothing about robustness" in shown
-    for finding in report.findings:
-        expected = model.predict([finding.case.altered], explain=True)
-        assert expected.masked and finding.altered.masked == expected.masked[0]
-        assert finding.altered.label == expected.labels[0]
-        assert finding.case.altered in page.words and finding.clean_off.masked == []
-    assert page.struck and "⟦" in shown and "dualmask predict" in shown
-    run_demo(tmp_path / "demo", encoder=tiny("bert"), data=data, quick=True, console=Console(file=StringIO()))
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for name in ("train.csv", "test.csv"):
+        (folder / name).write_bytes((files / name).read_bytes())
+    path = tmp_path / "tiny.toml"
+    path.write_text(QUICK.format(folder=folder, encoder=tiny("bert")), encoding="utf-8")
+    screen, out = StringIO(), tmp_path / "first run"
+    page = run_quickstart(out, grid=read_grid(path), console=Console(file=screen, width=110), quiet=True)
+    shown, words = " ".join(screen.getvalue().split()), page.read_text(encoding="utf-8")
+    assert page == out / "report.html" and "<table" in words and "Why you might not believe this" in words
+    cells = read_cells(out / "records").cells
+    assert {(one.cell.defence, one.cell.mode) for one in cells} == {
+        (defence, mode) for defence in ("plain", "ddm") for mode in ("adaptive", "transfer")}
+    for one in cells:
+        found = robustness(one.results)
+        assert f"{float(found.clean_accuracy):.0%} of 8 texts right before, " \
+               f"{float(found.accuracy_under_attack):.0%}" in shown
+    assert "reasons to doubt these numbers" in shown and f"'{page}'" not in shown and str(page) in shown
+    assert f"report '{out}'" in shown and "predict" in shown
+    before = {file: file.stat().st_mtime_ns for file in out.rglob("*.jsonl")}
+    run_quickstart(out, grid=read_grid(path), console=Console(file=StringIO()), quiet=True)  # nothing is done twice
+    assert {file: file.stat().st_mtime_ns for file in out.rglob("*.jsonl")} == before
 
 
-def test_the_demo_never_replaces_a_model_of_another_origin(tmp_path: Path, data: Dataset) -> None:
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "dualmask.json").write_text("{}")
-    with pytest.raises(OptionError, match="no demo has made"):
-        run_demo(tmp_path, data=data)
-    assert (tmp_path / "model" / "dualmask.json").read_text() == "{}"
+def test_the_quickstart_that_ships_does_what_it_promises() -> None:
+    grid = quick_grid()
+    assert [entry.name for entry in grid.attacks] == ["deepwordbug", "textbugger", "textfooler", "bertattack"]
+    assert [entry.name for entry in grid.defences] == ["plain", "ddm"]
+    assert (grid.samples or 0) >= 50 and {"adaptive", "transfer"} <= set(grid.modes)
+    assert all(word in purpose(grid) for word in ("plain and ddm", "rotten-tomatoes", f"{grid.samples} test texts"))
 
 
-def test_random_alterations_are_the_same_each_time_and_change_about_their_share() -> None:
-    texts = [Example("an ordinary sentence about nothing much at all", 0)] * 200
-    first = altered_at_random(texts)
-    assert first == altered_at_random(texts)
-    words = [pair for row in first for pair in zip(str(row.text).split(), str(texts[0].text).split(), strict=True)]
-    assert 0.2 < sum(new != old for new, old in words) / len(words) < demo.ALTERED_SHARE
-
-
-def test_samples_keep_the_shares_of_the_classes(data: Dataset) -> None:
-    part = sample(data, demo.Size(20, 10, 6))
-    assert [len(rows or []) for rows in (part.train, part.validation, part.test)] == [20, 10, 6]
-    assert sum(row.label for row in part.train) == 10 and set(part.train) <= set(data.train)
+def test_a_quickstart_that_fails_says_what_to_do(tiny: Callable[[str], Path], tmp_path: Path) -> None:
+    path = tmp_path / "tiny.toml"
+    (tmp_path / "train.csv").write_text("a,b\n1,2\n")
+    path.write_text(QUICK.format(folder=tmp_path / "train.csv", encoder=tiny("bert")), encoding="utf-8")
+    with pytest.raises(DualmaskError, match=r"4 cells failed, the first .*'body'.*same command"):
+        run_quickstart(tmp_path / "out", grid=read_grid(path), console=Console(file=StringIO()), quiet=True)
 
 
 def test_commands_to_type_next_can_be_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -399,7 +430,7 @@ def test_commands_to_type_next_can_be_typed(tmp_path: Path, monkeypatch: pytest.
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", [str(program), "demo"])
+    monkeypatch.setattr(sys, "argv", [str(program), "list"])
     monkeypatch.setenv("PATH", str(tmp_path))
     assert own_command() == str(Path("env", "dualmask"))
     monkeypatch.setenv("PATH", str(program.parent))

@@ -2,16 +2,15 @@
 """Attacks in the terminal: what was changed, and what came of it."""
 
 from collections.abc import Sequence
-from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from dualmask.display import LONGEST, SHOWN
+from dualmask.display import LONGEST
 from dualmask.evaluation.statistics import wilson
-from dualmask.text.words import Words
+from dualmask.text.differences import SHOWN, Span, differences, foreign
 
 if TYPE_CHECKING:
     from dualmask.results import AttackResult, Tally
@@ -22,34 +21,29 @@ BEFORE, AFTER = "white on blue", "white on red"
 
 def difference(before: str, after: str, *, brackets: bool = False) -> tuple[Text, Text]:
     """Both texts, the words that differ on colour or, for screens without, in ⟦brackets⟧."""
-    old, new = Words(before), Words(after)
-    matcher = SequenceMatcher(None, old.words, new.words, autojunk=False)
-    changes = [change for change in matcher.get_opcodes() if change[0] != "equal"]
-    return (painted(old, [(start, end) for _, start, end, _, _ in changes], BEFORE, brackets=brackets, known=before),
-            painted(new, [(start, end) for _, _, _, start, end in changes], AFTER, brackets=brackets, known=before))
+    old, new = differences(before, after)
+    return (painted(before, old, BEFORE, brackets=brackets, known=before),
+            painted(after, new, AFTER, brackets=brackets, known=before))
 
 
 def revealed(word: str, known: str) -> str:
     """Look-alikes that the other text does not have, with their numbers: nobody could tell them otherwise."""
-    return "".join(letter if letter.isascii() or letter in known else f"{letter}\u2039U+{ord(letter):04X}\u203a"
+    return "".join(f"{letter}\u2039U+{ord(letter):04X}\u203a" if foreign(letter, known) else letter
                    for letter in word)
 
 
-def painted(
-    words: Words, runs: Sequence[tuple[int, int]], style: str, *, brackets: bool, known: str,
-) -> Text:
+def painted(text: str, runs: Sequence[Span], style: str, *, brackets: bool, known: str) -> Text:
     result, done = Text(), 0
-    for first, end in runs:
-        if first == end or words.spans[first][0] > LONGEST:
-            continue
-        start, stop = words.spans[first][0], words.spans[end - 1][1]
-        result.append(words.text[done:start].translate(SHOWN))
-        word = revealed(words.text[start:stop], known).translate(SHOWN)
+    for start, stop in runs:
+        if start > LONGEST:
+            break
+        result.append(text[done:start].translate(SHOWN))
+        word = revealed(text[start:stop], known).translate(SHOWN)
         result.append(f"\u27e6{word}\u27e7" if brackets else word, style=style)
         done = stop
-    result.append(words.text[done:max(done, LONGEST)].translate(SHOWN))
-    if len(words.text) > max(done, LONGEST):
-        result.append(f" \u2026 ({len(words.text) - max(done, LONGEST):,} more characters)", style="dim")
+    result.append(text[done:max(done, LONGEST)].translate(SHOWN))
+    if len(text) > max(done, LONGEST):
+        result.append(f" \u2026 ({len(text) - max(done, LONGEST):,} more characters)", style="dim")
     return result
 
 

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from dualmask import __version__
+from dualmask.cli_bench import bench, compare, report
 from dualmask.cli_resources import app as resources_app
 from dualmask.errors import DualmaskError, OptionError, did_you_mean
 
@@ -124,6 +125,11 @@ def predict(
         resume=resume, overwrite=overwrite, progress=not quiet))
 
 
+class AttackMode(StrEnum):
+    adaptive, transfer = "adaptive", "transfer"
+    successful, aware = "transfer-successful", "defence-aware"
+
+
 @app.command()
 def attack(
     model: Annotated[str, typer.Argument(
@@ -131,7 +137,14 @@ def attack(
         "of a server (http...).")],
     data: Annotated[str, typer.Argument(metavar="DATA", help="Labelled texts: a file, or data with a test part.")],
     *,
-    attack: Annotated[str, typer.Option(help="See 'dualmask list attacks'.")] = "textfooler",
+    attack: Annotated[str | None, typer.Option(
+        help="See 'dualmask list attacks'; textfooler or, in the mode defence-aware, the first that fits.")] = None,
+    mode: Annotated[AttackMode | None, typer.Option(
+        help="adaptive: the attack asks the model as it is. transfer: texts made against the network without its "
+        "defence; -successful: those of them that fooled it. defence-aware: by an attack that knows the defence. "
+        "Adaptive, or the attack's own, unless given.")] = None,
+    source: Annotated[Path | None, typer.Option(
+        help="Records whose texts a transfer mode takes; made anew unless given.")] = None,
     preset: Annotated[str | None, typer.Option(help="See 'dualmask card ATTACK'; the first unless given.")] = None,
     samples: Annotated[int | None, typer.Option(min=1, help="Attack so many of the texts, drawn at random.")] = None,
     option: Annotated[list[str] | None, typer.Option(
@@ -154,11 +167,16 @@ def attack(
     from dualmask.text.columns import Columns
 
     run(Request(
-        victim=model, data=data, attack=attack, preset=preset, options=parse_assignments(option or []),
-        samples=samples, seed=seed, labels=tuple(name.strip() for name in (labels or "").split(",") if name.strip()),
+        victim=model, data=data, attack=attack, mode=mode.value if mode else None, source=source, preset=preset,
+        options=parse_assignments(option or []), samples=samples, seed=seed,
+        labels=tuple(name.strip() for name in (labels or "").split(",") if name.strip()),
         measure="minilm" if measure else None, columns=Columns(text_column, label_column, pair_column), out=out,
         show=show, sequential=sequential, defended=not undefended, resume=resume, overwrite=overwrite,
         progress=not quiet))
+
+
+for command in (bench, report, compare):
+    app.command()(command)
 
 
 class Kind(StrEnum):
@@ -201,15 +219,18 @@ def card(name: Annotated[str, typer.Argument(metavar="NAME", help="A name of 'du
 
 
 @app.command()
-def demo(
+def quickstart(
     *,
-    out: Annotated[Path, typer.Option(help="Folder for the model and the report.")] = Path("demo"),
-    quick: Annotated[bool, typer.Option("--quick", help="Far fewer texts: seconds, but a poor classifier.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for models, records and the report.")] = Path("quickstart"),
+    show: Annotated[bool, typer.Option("--open", help="Open the report in the browser.")] = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Train on film reviews and see what the defence does, in minutes and without a GPU."""
-    from dualmask.demo import run_demo
+    """Train a plain and a defended classifier on film reviews, attack both, and write a report; no GPU needed."""
+    from dualmask.quickstart import run_quickstart
 
-    run_demo(out, quick=quick)
+    page = run_quickstart(out, quiet=quiet)
+    if show:
+        typer.launch(str(page))
 
 
 def main() -> None:
@@ -234,10 +255,11 @@ def resume_hint(arguments: list[str]) -> str:
     """How to go on with the command that was stopped, if it can."""
     given = {argument.partition("=")[0] for argument in arguments}
     command = arguments[0] if arguments else ""
-    needed = {"train": set[str](), "predict": {"--file", "--out"}, "attack": {"--out"}}
+    needed = {"train": set[str](), "predict": {"--file", "--out"}, "attack": {"--out"}, "bench": set[str](),
+              "quickstart": set[str]()}
     if command not in needed or not needed[command] <= given:
         return "."
-    flag = [] if "--resume" in arguments else ["--resume"]
+    flag = [] if "--resume" in arguments or command in ("bench", "quickstart") else ["--resume"]
     from dualmask.display import own_command
 
     return f"; to go on: {shlex.join([own_command(), *arguments, *flag])}"

@@ -5,7 +5,7 @@ import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,12 +13,15 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from dualmask.display import own_command
 from dualmask.errors import DataError, EncoderError, OptionError
+from dualmask.evaluation.records import TRANSFER, Mode
 from dualmask.results import HELD
 from dualmask.text.columns import FIND, Columns
 
 if TYPE_CHECKING:
     from dualmask.attacks.base import Attack
+    from dualmask.evaluation.records import Cell
     from dualmask.results import AttackResult
     from dualmask.text.examples import Example
 
@@ -34,7 +37,9 @@ class Request:
 
     victim: str
     data: str
-    attack: str
+    attack: str | None = None  # none: TextFooler or, where the attack is to know the defence, the first that does
+    mode: Mode | None = None  # none: adaptive, or the attack's own
+    source: Path | None = None  # records of texts to replay
     preset: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     samples: int | None = None
@@ -54,20 +59,18 @@ class Request:
 def run(request: Request) -> None:
     from dualmask.attack_display import show_results, tally_table
     from dualmask.attacks import build_attack
-    from dualmask.attacks.running import attack
-    from dualmask.display import own_command
     from dualmask.results import tally
 
     check(request)
-    chosen = build_attack(request.attack, preset=request.preset, options=request.options)  # before models are loaded
+    if request.attack:  # a wrong name or option is told before models are loaded
+        build_attack(request.attack, preset=request.preset, options=request.options)
     victim, labels = find_victim(request)
+    chosen = build_attack(attack_name(request, victim), preset=request.preset, options=request.options)
+    own: Mode = "defence-aware" if chosen.against else "adaptive"
+    request = replace(request, attack=chosen.name, mode=request.mode or own)
     examples = find_examples(request, labels)
     began, console = time.perf_counter(), Console()
-    with Progressing(request, min(request.samples or len(examples), len(examples))) as watch:
-        results = attack(
-            victim, examples, chosen, samples=request.samples, seed=request.seed, labels=labels,
-            measure=request.measure, sequential=request.sequential, out=request.out, resume=request.resume,
-            overwrite=request.overwrite, watch=watch, about={"victim": request.victim, "data": request.data})
+    results = attacked(request, victim, chosen, examples, labels)
     show_results(console, results, labels, shown=request.show)
     console.print(setting(request, chosen, victim, (len(results), len(examples))))
     console.print(tally_table(results, tally(results), time.perf_counter() - began))
@@ -78,6 +81,77 @@ def run(request: Request) -> None:
     console.print(Text(told, "dim"), soft_wrap=True)
 
 
+def attack_name(request: Request, victim: object) -> str:
+    """The attack that was asked for, or the one that fits the mode."""
+    if request.attack or request.mode != "defence-aware":
+        return request.attack or "textfooler"
+    from dualmask.attacks import aware_of
+
+    name = str(getattr(getattr(victim, "defence", None), "name", "none"))
+    known = aware_of(name)
+    if not known:
+        raise OptionError(f"no attack is known that knows the defence '{name}'; see 'dualmask list attacks'.")
+    return known[0]
+
+
+def attacked(
+    request: Request, victim: object, chosen: "Attack", examples: "list[Example]", labels: tuple[str, ...],
+) -> "list[AttackResult]":
+    from dualmask.attacks.running import attack
+    from dualmask.classifier import DefendedClassifier
+
+    cell = cell_of(request, victim)
+    transfer = request.mode in TRANSFER
+    target = victim.undefended() if transfer and isinstance(victim, DefendedClassifier) else victim
+    made: list[AttackResult] = []
+    if request.source is None:
+        with Progressing(request, min(request.samples or len(examples), len(examples))) as watch:
+            made = attack(
+                target, examples, chosen, samples=request.samples, seed=request.seed, labels=labels,
+                measure=request.measure, sequential=request.sequential, out=None if transfer else request.out,
+                resume=request.resume, overwrite=request.overwrite, watch=watch, cell=cell.as_dict(),
+                about={"victim": request.victim, "data": request.data})
+    return replay(request, victim, made, cell) if transfer else made
+
+
+def replay(request: Request, victim: object, made: "list[AttackResult]", cell: "Cell") -> "list[AttackResult]":
+    """Texts that were made against the network without its defence, or that a file holds, shown to the defended one."""
+    from dualmask.classifier import DefendedClassifier
+    from dualmask.evaluation.protocol import answered, to_replay, written
+    from dualmask.evaluation.records import provenance
+    from dualmask.results import FORMAT, ResultFile, read_results
+
+    if not isinstance(victim, DefendedClassifier):
+        raise OptionError(f"the mode '{request.mode}' compares a network with and without its defence; "
+                          f"{request.victim} is no model that dualmask has saved.")
+    if request.source is not None:
+        made = read_results(request.source)[1]
+    found = answered(victim, to_replay(made, cell.mode))
+    if request.out is None:
+        return found
+    header = {"format": FORMAT, "cell": cell.as_dict(), "attack": cell.attack, "texts": len(found),
+              "labels": list(victim.labels), "source": str(request.source or "the same network without its defence"),
+              "about": {**provenance(), "victim": request.victim, "data": request.data}}
+    return written(ResultFile(request.out, header, resume=False, overwrite=request.overwrite), found)
+
+
+def cell_of(request: Request, victim: object) -> "Cell":
+    """What a report or a comparison calls these records."""
+    from dualmask.evaluation.records import Cell
+
+    facts = getattr(victim, "facts", {})
+    defence = getattr(victim, "defence", None)
+    training = facts.get("training", {})
+    return Cell(named(Path(request.data).stem), named(Path(str(facts.get("encoder", "unknown"))).name),
+                named(str(getattr(defence, "name", "unknown"))), str(request.attack), request.mode or "adaptive",
+                int(training.get("seed", 0)))
+
+
+def named(name: str) -> str:
+    """A name with nothing in it that a cell's file could not have."""
+    return "".join(letter if letter.isalnum() or letter in "-_+" else "-" for letter in name) or "unknown"
+
+
 class Progressing(Progress):
     """A bar with what has been fooled and what has held; called with each result."""
 
@@ -86,7 +160,7 @@ class Progressing(Progress):
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[counts]}"),
             TimeRemainingColumn(), console=Console(stderr=True), disable=not request.progress, transient=True)
         self.fooled = self.held = 0
-        self.bar = self.add_task(request.attack, total=total, counts="")
+        self.bar = self.add_task(str(request.attack), total=total, counts="")
 
     def __call__(self, result: "AttackResult") -> None:
         self.fooled += result.outcome == "succeeded"
@@ -116,17 +190,33 @@ def setting(request: Request, attack: "Attack", victim: object, counts: tuple[in
     who = f"a model with the defence {defence}" if defence not in (None, "plain") else "a model without a defence"
     if isinstance(victim, str):
         who = "a server"
-    may = "look into" if attack.family == "gradients" else "ask"
-    may += " (adaptive)" if defence not in (None, "plain") else ""
     told = (f"{attack.name}, preset {attack.preset}{changed}, seed {request.seed}, against {request.victim}, {who} "
-            f"that it may {may}; {counts[0]:,} of {counts[1]:,} texts of {request.data}")
+            f"{relation(request, attack, defence)}; {counts[0]:,} of {counts[1]:,} texts of {request.data}")
     used = [TOOLS[name] for name in TOOLS if getattr(attack.tools, name) is not None]
     if used:
         told += f"\nThe {' and '.join(used)} may differ from the paper's: such numbers don't go beside published ones."
     return Text(told)
 
 
+def relation(request: Request, attack: "Attack", defence: str | None) -> str:
+    """What the attack had to do with the classifier that it is measured on."""
+    if request.mode in TRANSFER:
+        made = f"taken from {request.source}" if request.source else "made against the network without its defence"
+        only = ", only those that fooled it" if request.mode == "transfer-successful" else ""
+        return f"that was shown texts {made}{only} ({request.mode})"
+    may = "look into" if attack.family == "gradients" else "ask"
+    return f"that it may {may}" + (f" ({request.mode})" if defence not in (None, "plain") else "")
+
+
 def check(request: Request) -> None:
+    transfer = request.mode in TRANSFER
+    if transfer and request.resume:
+        raise OptionError(f"--resume does not go with --mode {request.mode}, which writes its records at the end; use "
+                          "--overwrite, or 'dualmask bench' for long runs.")
+    if transfer and not request.defended:
+        raise OptionError(f"--mode {request.mode} shows texts to the defended model; leave --undefended out.")
+    if request.source is not None and not transfer:
+        raise OptionError("--source names texts to replay; it goes with --mode transfer or transfer-successful.")
     if request.resume and request.out is None:
         raise OptionError("--resume goes on with a file of records; name it with --out.")
     server = request.victim.startswith(("http://", "https://"))

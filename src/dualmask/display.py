@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from inspect import getsource
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args, get_origin, get_type_hints
 
@@ -17,6 +16,8 @@ from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
+
+from dualmask.text.differences import SHOWN, joined
 
 if TYPE_CHECKING:
     from dualmask.cards import Method
@@ -28,13 +29,6 @@ MARK = "strike white on red"
 NOTE = re.compile(r"^    (\w+): .*?  # (.+)$", re.M)
 ROOMY = 110  # columns of a screen that has room for titles of papers
 LONGEST = 1200  # characters of a text that are shown
-# A text may hold what moves the cursor, rings the bell or turns the writing round. Each is shown as one other
-# character, so that the places of marks stay right.
-INVISIBLE = (0x200B, 0x200E, 0x200F, 0x2028, 0x2029, 0x2060, 0xFEFF, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-SHOWN: Mapping[int, str] = {
-    **{code: chr(0x2400 + code) for code in range(32)}, 0x7F: "\u2421", 0x09: " ", 0x0A: "\u21b5", 0x0D: " ",
-    **dict.fromkeys(chain(range(0x80, 0xA0), range(0xD800, 0xE000), INVISIBLE), "\ufffd"),
-}
 
 
 def marked_text(text: str, masked: Iterable["Masked"], *, brackets: bool = False) -> Text:
@@ -54,14 +48,7 @@ def marked_text(text: str, masked: Iterable["Masked"], *, brackets: bool = False
 
 
 def joined_spans(masked: Iterable["Masked"]) -> list[tuple[int, int]]:
-    """Places in order; the pieces of one word, which touch each other, are one."""
-    spans: list[tuple[int, int]] = []
-    for start, end in sorted((span.start, span.end) for span in masked):
-        if spans and start <= spans[-1][1]:
-            spans[-1] = spans[-1][0], max(end, spans[-1][1])
-        else:
-            spans.append((start, end))
-    return spans
+    return joined((span.start, span.end) for span in masked)
 
 
 def scored_words(masked: Sequence["Masked"]) -> str:

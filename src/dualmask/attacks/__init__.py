@@ -8,13 +8,20 @@ from dualmask.attacks.base import Attack, AttackOptions, Tools
 from dualmask.attacks.bertattack import BertAttack
 from dualmask.attacks.deepwordbug import DeepWordBug
 from dualmask.attacks.fgpm import FGPM
+from dualmask.attacks.frequent import Frequent
 from dualmask.attacks.hotflip import HotFlip
+from dualmask.attacks.padding import Padding
 from dualmask.attacks.pwws import PWWS
+from dualmask.attacks.seethrough import SeeThrough
+from dualmask.attacks.steering import Steering
 from dualmask.attacks.textbugger import TextBugger
 from dualmask.attacks.textfooler import TextFooler
+from dualmask.attacks.typist import Typist
 from dualmask.cards import Catalogue
 
-ATTACKS: Catalogue[Attack] = Catalogue((DeepWordBug, TextBugger, PWWS, TextFooler, BertAttack, HotFlip, FGPM))
+ATTACKS: Catalogue[Attack] = Catalogue((
+    DeepWordBug, TextBugger, PWWS, TextFooler, BertAttack, HotFlip, FGPM,
+    Frequent, Steering, Typist, Padding, SeeThrough))  # these know a defence
 
 
 def build_attack(
@@ -25,3 +32,8 @@ def build_attack(
     made = kind(cast(AttackOptions, ATTACKS.options(name, preset, options)), tools)
     made.preset = preset or next(iter(kind.presets))
     return made
+
+
+def aware_of(defence: str) -> list[str]:
+    """The attacks that know how this defence works, by name; those on any victim are not among them."""
+    return [name for name, kind in ATTACKS.items() if defence in kind.against]

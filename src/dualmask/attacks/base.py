@@ -17,6 +17,7 @@ from dualmask.attacks.constraints import (
     up_to_rate,
 )
 from dualmask.attacks.engine import Oracle
+from dualmask.attacks.hidden import HiddenOracle, opened
 from dualmask.attacks.moves import Constraint, Editable, Moves, Transformation
 from dualmask.attacks.oracles import SentenceOracle
 from dualmask.attacks.problem import Answer, Problem, Steps, Terms
@@ -67,9 +68,8 @@ class AttackOptions:
     sentence_encoder: str = "minilm"  # or use, a folder, a hub id
 
     def __post_init__(self) -> None:
-        given = {name: getattr(self, name) for name in ("queries", "queries_per_word", "window", "max_words")}
-        check_least(**{name: (value, 1) for name, value in given.items() if value is not None})
-        check_least(seconds=(self.seconds if self.seconds is not None else 1.0, 0))
+        check_least(queries=(self.queries, 1), queries_per_word=(self.queries_per_word, 1), window=(self.window, 1),
+                    max_words=(self.max_words, 1), seconds=(self.seconds, 0))
         check_shares(max_share=self.max_share or 0.0, max_rate=self.max_rate or 0.0)
         check_fields(self)
 
@@ -90,6 +90,7 @@ class Attack(Method):
 
     noun: ClassVar[str] = "attack"
     family: ClassVar[Family]
+    against: ClassVar[tuple[str, ...]] = ()  # the defences whose mechanism it knows; none: it is for any victim
     round_down: ClassVar[bool] = False  # the number of words that a share stands for
     Options: ClassVar[type] = AttackOptions
     options: AttackOptions
@@ -125,13 +126,16 @@ class Attack(Method):
 
     def oracles(self, victim: Victim, device: str) -> dict[str, Oracle]:
         """The models it asks besides the victim, by the names that its questions use."""
+        found: dict[str, Oracle] = {}
+        if self.against:
+            found["hidden"] = HiddenOracle(opened(victim, self.name, self.against))
         if self.options.similarity is None and not self.options.overlaid:
-            return {}
+            return found
         if self.tools.sentences is None:
             from dualmask.models.sentences import find_sentence_encoder
 
             self.tools.sentences = find_sentence_encoder(self.options.sentence_encoder, device=device)
-        return {"sentences": SentenceOracle(self.tools.sentences)}
+        return {**found, "sentences": SentenceOracle(self.tools.sentences)}
 
     # What follows from it
 

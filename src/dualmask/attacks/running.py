@@ -153,6 +153,7 @@ def attack(
     labels: Sequence[str] = (), measure: str | None = "minilm", sequential: bool = False, width: int | None = None,
     tolerance: float = 1e-4, batch_size: int | None = None, out: str | Path | None = None, resume: bool = False,
     overwrite: bool = False, watch: Watch | None = None, about: Mapping[str, str] | None = None,
+    cell: Mapping[str, object] | None = None,
 ) -> list[AttackResult]:
     """Attack a classifier, a pipeline, a function or an address on labelled texts; results in the texts' order.
 
@@ -164,7 +165,7 @@ def attack(
     sequential: one text after the other with one random stream, TextAttack's way; its seed is 765.
     width: attacks at once. tolerance: scores (log-odds) that differ by less than this share of them count as equal.
     out, resume, overwrite: a file of JSON Lines that is written as results come, gone on with, or replaced.
-    watch: called with each result. about: kept in the file's header.
+    watch: called with each result. about: kept in the file's header. cell: which number of a table this is.
     """
     if resume and sequential:
         raise OptionError("a sequential run can't be resumed: its one random stream runs through all examples.")
@@ -178,7 +179,8 @@ def attack(
     chosen_texts = [(place, texts[place]) for place in sampled(texts, samples, seed)]
     file = None
     if out is not None:
-        header = {**assault.header(), "samples": samples, "data": digest(texts), "about": dict(about or {})}
+        header = {**assault.header(), "samples": samples, "data": digest(texts), "about": dict(about or {}),
+                  "texts": len(chosen_texts), **({"cell": dict(cell)} if cell else {})}
         file = ResultFile(Path(out), header, resume=resume, overwrite=overwrite)
     return collected(assault, chosen_texts, file, watch)
 

@@ -11,7 +11,7 @@ from dualmask.classifier import DefendedClassifier
 from dualmask.errors import OptionError
 from dualmask.evaluation.calibration import Tempered, fit_temperature
 from dualmask.evaluation.noise import Averaged, verified
-from dualmask.evaluation.records import Cell, CellRecords, provenance
+from dualmask.evaluation.records import TRANSFER, Cell, CellRecords, Mode, provenance
 from dualmask.models.victim import ClassifierVictim, Victim, check_classes
 from dualmask.options import check_least
 from dualmask.results import FAULTS, AttackResult, Outcome, ResultFile, Spans
@@ -51,8 +51,8 @@ def evaluate(
     temperature = temperature_of(classifier, validation) if cell.scores == "calibrated" else 1.0
     common = {**setting(cell, classifier, protocol, temperature=temperature),
               "data": digest(examples), "about": {**provenance(), "training": dict(classifier.facts), **(about or {})}}
-    if source is not None and cell.mode in ("transfer", "transfer-successful"):
-        return replayed(cell, classifier, chosen, source, common=common, out=out, watch=watch)
+    if source is not None and cell.mode in TRANSFER:
+        return replayed(cell, classifier, chosen, source, common=common, draws=protocol.draws, out=out, watch=watch)
     assault = Assault(victim_of(classifier, protocol, temperature), attack, seed=protocol.attack_seed,
                       measure=protocol.measure)
     file = ResultFile(out, {**assault.header(), **common, "texts": len(chosen)}, resume=True, overwrite=False)
@@ -63,7 +63,7 @@ def evaluate(
 
 
 def check_mode(cell: Cell, attack: Attack, source: CellRecords | None) -> None:
-    if cell.mode in ("transfer", "transfer-successful") and source is None:
+    if cell.mode in TRANSFER and source is None:
         raise OptionError(f"the mode '{cell.mode}' replays texts that were made against the plain classifier; measure "
                           "that one first, in the mode 'adaptive', and give its records.")
     if (cell.mode == "defence-aware") != bool(attack.against):
@@ -130,7 +130,7 @@ def finished(classifier: DefendedClassifier, result: AttackResult, look: Look) -
 
 def replayed(
     cell: Cell, classifier: DefendedClassifier, chosen: Numbered, source: CellRecords, *,
-    common: Mapping[str, object], out: Path, watch: Watch | None,
+    common: Mapping[str, object], draws: int, out: Path, watch: Watch | None,
 ) -> list[AttackResult]:
     """The defended classifier's answers to texts that the attack made against the plain one."""
     made = source_results(cell, chosen, source)
@@ -139,9 +139,14 @@ def replayed(
     header = {**same, **common, "source": source.cell.as_dict(), "texts": len(made),
               "victim": ClassifierVictim(classifier).describe(), "defence": defence}
     file = ResultFile(out, header, resume=True, overwrite=False)
+    done = {one.index for one in file.done}
+    return written(file, answered(classifier, [one for one in made if one.index not in done], draws=draws), watch)
+
+
+def written(file: ResultFile, results: Sequence[AttackResult], watch: Watch | None = None) -> list[AttackResult]:
+    """Add results to a file and close it; all that it holds, in the order of the data."""
     try:
-        done = {one.index for one in file.done}
-        for result in answered(classifier, [one for one in made if one.index not in done]):
+        for result in results:
             file.add(result)
             if watch:
                 watch(result)
@@ -151,24 +156,29 @@ def replayed(
 
 
 def source_results(cell: Cell, chosen: Numbered, source: CellRecords) -> list[AttackResult]:
-    """The plain classifier's results for the same texts; in the stricter mode only those that fooled it."""
+    """The plain classifier's results for the same texts."""
     found = {one.index: one for one in source.results}
     for number, example in chosen:
         if number not in found or found[number].text != example.text:
             raise OptionError(f"{source.path} has no record of text {number}; measure the plain classifier on the same "
                               "texts first.")
-    results = [found[number] for number, _ in chosen]
-    return [one for one in results if one.outcome == "succeeded"] if cell.mode == "transfer-successful" else results
+    return to_replay([found[number] for number, _ in chosen], cell.mode)
 
 
-def answered(classifier: DefendedClassifier, made: Sequence[AttackResult]) -> list[AttackResult]:
+def to_replay(made: Sequence[AttackResult], mode: Mode) -> list[AttackResult]:
+    """What a transfer mode shows to the defended classifier: all, or only what fooled the plain one."""
+    return [one for one in made if mode == "transfer" or one.outcome == "succeeded"]
+
+
+def answered(classifier: DefendedClassifier, made: Sequence[AttackResult], *, draws: int = 0) -> list[AttackResult]:
+    """Each text's record, its success checked with so many draws of new noise where the defence has any."""
     if not made:
         return []
     looks = looked_at(classifier, {one.index: Example(one.text, one.label) for one in made})
     finals = [one.text if one.adversarial is None else one.adversarial for one in made]
     befores, afters = (list(map(tuple, classifier.predict(texts).probabilities.tolist()))
                        for texts in ([one.text for one in made], finals))
-    return [finished(classifier, transferred(one, before, after), looks[one.index])
+    return [finished(classifier, verified(classifier, transferred(one, before, after), draws), looks[one.index])
             for one, before, after in zip(made, befores, afters, strict=True)]
 
 

@@ -24,6 +24,7 @@ Mode = Literal[
 ]
 Scores = Literal["raw", "calibrated"]  # what the attack sees: the classifier's own probabilities, or with a temperature
 MODES: tuple[Mode, ...] = get_args(Mode)
+TRANSFER: tuple[Mode, ...] = ("transfer", "transfer-successful")
 RECORDS = "records"  # the folder of a run's record files
 
 
@@ -75,7 +76,8 @@ class CellRecords(NamedTuple):
     @property
     def wanted(self) -> int:
         """Texts that the run was to have; fewer results mean that it is not finished."""
-        return int(str(self.header.get("texts", len(self.results))))
+        texts = self.header.get("texts")
+        return texts if isinstance(texts, int) else len(self.results)
 
 
 class Loaded(NamedTuple):

@@ -2,10 +2,11 @@
 """How sure a measured share is, and whether two methods differ on the same texts."""
 
 from collections.abc import Mapping, Sequence
-from math import comb, sqrt
+from math import comb, lgamma, log, sqrt
 from typing import NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dualmask.errors import DataError
 
@@ -33,11 +34,14 @@ class Difference(NamedTuple):
     interval: Interval
 
 
-def wilson(part: int, whole: int) -> Interval:
-    """Wilson's 95 % interval for a share: all p from which the observed one is at most 1.96 deviations away."""
-    if not 0 <= part <= whole or whole == 0:
+def wilson(part: float, whole: int) -> Interval:
+    """Wilson's 95 % interval for a share: all p from which the observed one is at most 1.96 deviations away.
+
+    The part may be a mean over seeds and so no whole number.
+    """
+    if not 0 <= part <= whole * (1 + 1e-12) or whole == 0:
         raise DataError(f"{part} of {whole} is no share; expected a part of at least one text.")
-    share, extra = part / whole, Z * Z / whole
+    share, extra = min(1.0, part / whole), Z * Z / whole
     centre, half = share + extra / 2, Z * sqrt(share * (1 - share) / whole + extra / (4 * whole))
     return Interval(max(0.0, (centre - half) / (1 + extra)), min(1.0, (centre + half) / (1 + extra)))
 
@@ -66,20 +70,46 @@ def bootstrap(
     one: Sequence[Sequence[bool]], other: Sequence[Sequence[bool]], *, seed: int = 0, draws: int = 10_000,
 ) -> Difference:
     """The difference of two shares measured on the same texts, (seeds, texts) each; texts and seeds are drawn anew."""
-    shapes = [[*sorted({len(row) for row in table}), len(table)] for table in (one, other)]
-    if shapes[0] != shapes[1] or len(shapes[0]) != 2 or 0 in shapes[0]:
-        raise DataError("the two tables do not have the same seeds and texts, one row a seed and one column a text; "
-                        "measure both methods on the same ones.")
-    gaps = np.asarray(one, dtype=float) - np.asarray(other, dtype=float)  # (seeds, texts)
-    generator = np.random.default_rng(seed)
+    check_tables(one, other)
+    gaps = np.asarray(one, dtype=int) - np.asarray(other, dtype=int)  # (seeds, texts)
     seeds, texts = gaps.shape
-    found = np.empty(draws)
-    for draw in range(draws):
-        rows = generator.integers(seeds, size=seeds)
-        columns = generator.integers(texts, size=texts)
-        found[draw] = gaps[rows][:, columns].mean()
-    low, high = np.quantile(found, [0.025, 0.975])
+    generator = np.random.default_rng(seed)
+    rows = generator.multinomial(seeds, np.full(seeds, 1 / seeds), size=draws)  # how often each seed is drawn
+    totals = np.arange(-seeds, seeds + 1)
+    found = []
+    for weights, times in zip(*np.unique(rows, axis=0, return_counts=True), strict=True):
+        # Texts with the same total over the drawn seeds are interchangeable: how often each total is drawn is enough
+        counts = np.bincount(weights @ gaps + seeds, minlength=len(totals))
+        found.append(generator.multinomial(texts, counts / texts, size=times) @ totals)
+    low, high = np.quantile(np.concatenate(found) / (seeds * texts), [0.025, 0.975])
     return Difference(float(gaps.mean()), Interval(float(low), float(high)))
+
+
+def sign_flips(one: Sequence[Sequence[bool]], other: Sequence[Sequence[bool]]) -> float:
+    """McNemar's test for several seeds, (seeds, texts) each: an exact two-sided p over texts.
+
+    If both methods were the same, each text's outcomes, those of all seeds together, might as well be exchanged between
+    them, which flips the sign of its difference. p is the share of all ways to do so that lead as far from zero as what
+    was seen. With one seed this is McNemar's test. It speaks of the classifiers that were trained, not of new seeds.
+    """
+    check_tables(one, other)
+    gaps = np.abs(np.asarray(one, dtype=int).sum(axis=0) - np.asarray(other, dtype=int).sum(axis=0))
+    observed = abs(int(np.sum(one)) - int(np.sum(other)))
+    ways = np.ones(1)  # the distribution of the flipped total, from -reach to reach
+    for size in range(1, len(one) + 1):
+        ways = np.convolve(ways, flipped_total(size, int((gaps == size).sum())))
+    reach = (len(ways) - 1) // 2
+    far = np.abs(np.arange(-reach, reach + 1)) >= observed
+    return min(1.0, float(ways[far].sum()))
+
+
+def flipped_total(size: int, times: int) -> NDArray[np.float64]:
+    """The distribution of a sum of so many numbers of one size with random signs, from the least to the greatest."""
+    heads = np.arange(times + 1)
+    logs = np.array([lgamma(times + 1) - lgamma(count + 1) - lgamma(times - count + 1) for count in heads])
+    spaced = np.zeros(2 * size * times + 1)
+    spaced[2 * size * heads] = np.exp(logs - times * log(2))
+    return spaced
 
 
 def holm(values: Mapping[K, float]) -> dict[K, float]:
@@ -98,3 +128,10 @@ def holm(values: Mapping[K, float]) -> dict[K, float]:
 def check_pairs(one: Sequence[bool], other: Sequence[bool]) -> None:
     if len(one) != len(other) or not one:
         raise DataError(f"{len(one)} and {len(other)} texts can't be paired; give both methods the same ones.")
+
+
+def check_tables(one: Sequence[Sequence[bool]], other: Sequence[Sequence[bool]]) -> None:
+    shapes = [[*sorted({len(row) for row in table}), len(table)] for table in (one, other)]
+    if shapes[0] != shapes[1] or len(shapes[0]) != 2 or 0 in shapes[0]:
+        raise DataError("the two tables do not have the same seeds and texts, one row a seed and one column a text; "
+                        "measure both methods on the same ones.")

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a defence hides of a text: a question to the defence itself, which costs the victim no query."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+import torch
+
+from dualmask.attacks.moves import Moves
+from dualmask.attacks.pieces import tokens_of
+from dualmask.attacks.problem import Answer, Problem, Question, Steps
+from dualmask.attacks.rankings import Ranking
+from dualmask.attacks.searches import greedy
+from dualmask.classifier import DefendedClassifier
+from dualmask.errors import OptionError
+from dualmask.models.victim import Victim
+from dualmask.text.encoding import Encode, characters
+from dualmask.text.examples import Text
+from dualmask.text.words import Words
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding
+
+Span = tuple[int, int]  # characters of a text; a pair counts as its texts joined by one character
+
+
+def opened(victim: Victim, attack: str, against: Sequence[str]) -> DefendedClassifier:
+    """The classifier whose defence an attack knows; refused where there is none, or another."""
+    purpose = f"the attack '{attack}' is made against the defence {' or '.join(against)}"
+    if not isinstance(victim.classifier, DefendedClassifier):
+        raise OptionError(f"{purpose} and asks it what it hides, but this victim only answers; give a "
+                          "DefendedClassifier that has it, or choose an attack that only asks.")
+    if victim.classifier.defence.name not in against:
+        raise OptionError(f"{purpose}; this victim's is '{victim.classifier.defence.name}'. Give a classifier that "
+                          "has it, or choose an attack on any classifier: see 'dualmask list attacks'.")
+    return victim.classifier
+
+
+class Hidden(NamedTuple):
+    """A text's tokens as its defence leaves them; what was cut off is not among them."""
+
+    starts: list[int]
+    ends: list[int]
+    masked: list[bool]
+    scores: list[float]  # how suspicious each looked
+
+    @property
+    def masks(self) -> list[Span]:
+        """Where masks stand."""
+        return [(start, end) for start, end, masked in zip(self.starts, self.ends, self.masked, strict=True) if masked]
+
+    def places(self, words: Words) -> set[int]:
+        """Words of which the network is not shown every piece."""
+        return {place for place, tokens in enumerate(self.tokens(words)) if any(self.masked[row] for row in tokens)}
+
+    def read(self, words: Words) -> set[int]:
+        """Words that were not cut off."""
+        return {place for place, tokens in enumerate(self.tokens(words)) if tokens}
+
+    def tokens(self, words: Words) -> list[list[int]]:
+        """Each word's tokens, by their numbers."""
+        last = max(self.ends, default=0)
+        return [tokens_of(self.starts, self.ends, *span) if span[0] < last else [] for span in words.spans]
+
+
+class HiddenOracle:
+    """The defence's own choice for each text. Tables answer without the network; a defence that asks it, asks it here.
+
+    A defence that looks at the whole batch (DDM's second_pass) answers for the batch it gets, as it does in `predict`.
+    """
+
+    memory = 1 << 14
+    rows, cells = 256, 1 << 17
+
+    def __init__(self, classifier: DefendedClassifier) -> None:
+        self.classifier = classifier
+
+    def lengths(self, items: Sequence[Text]) -> list[int]:
+        return [characters(text) for text in items]
+
+    def answers(self, items: Sequence[Text]) -> list[Hidden]:
+        network, defence, encode = self.classifier.network, self.classifier.defence, self.classifier.encode
+        training, _ = network.training, network.eval()
+        try:
+            with torch.no_grad():
+                view = next(iter(defence.inference_views(items, encode, self.classifier.device)))
+        finally:
+            network.train(training)
+        scores = torch.zeros(view.masks.shape) if view.scores is None else view.scores
+        found = []
+        for spans, body, masks, values in zip(token_spans(encode, items), view.body, view.masks, scores, strict=True):
+            starts, ends = [start for start, _ in spans], [end for _, end in spans]
+            found.append(Hidden(starts, ends, masks[body].tolist(), values[body].tolist()))
+        return found
+
+
+def token_spans(encode: Encode, texts: Sequence[Text]) -> list[list[Span]]:
+    """The characters of each token of the texts, special ones left out."""
+    encoding = encode.tokenise(texts)
+    found = []
+    for row, text in enumerate(texts):
+        shift = 0 if isinstance(text, str) else len(text[0]) + 1
+        offsets = cast("list[Encoding]", encoding.encodings)[row].offsets
+        found.append([(start + shift * part, end + shift * part) for (start, end), part
+                      in zip(offsets, encoding.sequence_ids(row), strict=True) if part is not None])
+    return found
+
+
+def asked(texts: Sequence[Words]) -> Steps[list[Hidden]]:
+    """What the defence hides of each text."""
+    return (yield Question("hidden", [words.value for words in texts])) if texts else []
+
+
+class Shown:
+    """Keeps the candidates of whose changed words, old and new, the network is shown every piece.
+
+    An edit may also hide an older one: where a masked word becomes a frequent one, its mask goes to the next.
+    """
+
+    def __call__(self, problem: Problem, candidates: list[Words], current: Words) -> Steps[list[Words]]:
+        found = yield from asked(candidates)
+        return [words for words, hidden in zip(candidates, found, strict=True)
+                if not hidden.places(words) & words.changed]
+
+
+def by_swapping(problem: Problem, moves: Moves) -> Steps[list[int]]:
+    """How much the best allowed exchange of a word gains. Deleting a masked word would tell nothing but where its mask
+    goes; words that are cut off are left out."""
+    text = problem.start.words
+    read = (yield from asked([text]))[0].read(text)
+    first = {here: place for place, here in enumerate(text.places)}
+    order, gains = [], []
+    for here in moves.places(text, read & first.keys()):
+        if problem.spent:
+            break
+        candidates = yield from moves.candidates(problem, text, [here])
+        rows = yield from problem.probe(candidates)
+        order.append(first[here])
+        gains.append(max(map(problem.score, rows), default=problem.start.score))
+    return [order[rank] for rank in problem.order(gains)]
+
+
+def in_rounds(problem: Problem, moves: Moves, ranking: Ranking) -> Steps[Answer]:
+    """Greedy again and again, each time from what it came to: when masks have moved, other edits are allowed."""
+    while True:
+        answer = yield from greedy(problem, moves, ranking)
+        if answer is problem.start or answer.fooled or problem.spent:
+            return answer
+        problem.start = answer

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A grid in the terminal: its plan, how far it is and how long it may still take, and what failed."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from dualmask.evaluation.bench import Outcome, Watch
+from dualmask.evaluation.grid import Grid
+from dualmask.evaluation.plan import Job, Plan, Task
+from dualmask.evaluation.records import Cell
+from dualmask.evaluation.report import Report
+from dualmask.evaluation.report_tables import NOTHING, headline
+from dualmask.evaluation.standing import Pace, Standing, TimeLeft, measured, untrained
+from dualmask.results import AttackResult
+from dualmask.text.differences import SHOWN
+
+SIGNS = {"done": ("\u2713", "green"), "running": ("\u25b6", "bold yellow"), "failed": ("\u2717", "bold red"),
+         "begun": ("\u25d0", ""), "missing": ("\u00b7", "dim")}
+
+
+UNITS = ((7200, 3600, ".1f", "h"), (120, 60, ".0f", "min"), (0, 1, ".0f", "s"))  # from so many seconds on
+
+
+class Board(Watch):
+    """Follows a run: a table that is drawn again and again or, where nobody looks at a screen, a line for each cell."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.plan, self.pace = Plan(()), Pace()
+        self.standings: dict[Cell, Standing] = {}
+        self.wanted: dict[Cell, int | None] = {}
+        self.states: dict[Cell, str] = {}
+        self.untrained: list[Job] = []
+        self.now = Text()
+        self.live = Live(console=console, get_renderable=self.table, refresh_per_second=2, transient=True)
+
+    def __enter__(self) -> Self:
+        if self.console.is_terminal:
+            self.live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None,
+    ) -> None:
+        self.live.stop()
+
+    # What the run tells
+
+    def start(self, grid: Grid, plan: Plan, standings: dict[Cell, Standing], out: Path) -> None:
+        self.plan, self.standings = plan, dict(standings)
+        self.states = {cell: state_of(one) for cell, one in standings.items()}
+        self.wanted = expected_texts(grid, plan, standings)
+        self.untrained, self.pace = untrained(plan, standings, out), measured(plan, standings, out)
+        self.say(Text(f"{grid.name}: {counts(self.states)} in {out}; {told(self.left())}"))
+
+    def training(self, job: Job) -> None:
+        self.now = Text(f"{'training' if job in self.untrained else 'loading'} {job.name}")
+        if job in self.untrained:
+            self.say(self.now)
+
+    def trained(self, job: Job, seconds: float) -> None:
+        if job in self.untrained:
+            self.untrained.remove(job)
+            self.pace.learn_training(job, seconds)
+
+    def begin(self, task: Task, texts: int) -> None:
+        self.states[task.cell] = "running"
+        found = self.standings[task.cell]
+        self.standings[task.cell] = found._replace(texts=found.texts - found.faults, faults=0)  # those are done again
+        for cell in self.wanted:
+            if cell.data == task.cell.data and not self.standings[cell].begun:
+                self.wanted[cell] = min(texts, self.wanted[cell] or texts)
+        self.now = Text(task.cell.file_name.removesuffix(".jsonl"))
+
+    def text(self, task: Task, result: AttackResult) -> None:
+        self.standings[task.cell] = self.standings[task.cell].plus(result)
+        self.pace.learn(task.cell, 1, result.seconds)
+        self.now = Text(progress(task.cell, self.standings[task.cell], self.wanted[task.cell]))
+
+    def done(self, task: Task, found: Standing) -> None:
+        self.states[task.cell], self.standings[task.cell] = "done", found
+        self.say(Text(f"done: {progress(task.cell, found, found.wanted)}; {told(self.left())}"))
+
+    def failed(self, task: Task, reason: str) -> None:
+        self.states[task.cell] = "failed"
+        self.say(Text(f"failed: {task.cell.file_name.removesuffix('.jsonl')}: {reason.translate(SHOWN)}"))
+
+    # What is shown
+
+    def say(self, line: Text) -> None:
+        if not self.console.is_terminal:
+            self.console.print(line, soft_wrap=True)
+
+    def left(self) -> TimeLeft:
+        cells = [(cell, self.lacking(cell)) for cell, state in self.states.items() if state not in ("done", "failed")]
+        return self.pace.left(cells, self.untrained)
+
+    def lacking(self, cell: Cell) -> int | None:
+        wanted = self.wanted[cell]
+        return None if wanted is None else max(0, wanted - self.standings[cell].texts)
+
+    def table(self) -> Group:
+        """Classifiers with a sign for each of their cells; as many as the screen has room for, around the running."""
+        room = max(3, self.console.height - 7)
+        rows = list(self.plan.jobs)
+        busy = next((place for place, job in enumerate(rows) if self.open(job)), 0)
+        first = max(0, min(busy - room // 2, len(rows) - room))
+        table = Table(box=None, padding=(0, 2, 0, 0))
+        for heading in ("classifier", "cells", "lowest accuracy under attack so far"):
+            table.add_column(heading, no_wrap=True)
+        for job in rows[first:first + room]:
+            signs = Text.assemble(*(SIGNS[self.states[task.cell]] for task in job.tasks))
+            table.add_row(job.name, signs, lowest(job, self.standings))
+        legend = Text.assemble(*(part for name, sign in SIGNS.items() for part in (sign, f" {name}  ")), style="dim")
+        return Group(table, legend, self.now, Text(f"{counts(self.states)}; {told(self.left())}"))
+
+    def open(self, job: Job) -> bool:
+        return any(self.states[task.cell] not in ("done", "failed") for task in job.tasks)
+
+
+def state_of(found: Standing) -> str:
+    if found.problem:
+        return "failed"
+    return "done" if found.finished else "begun" if found.begun else "missing"
+
+
+def counts(states: dict[Cell, str]) -> str:
+    """``12 of 48 cells done, 1 failed``."""
+    found = Counter(states.values())
+    parts = [f"{found['done']:,} of {len(states):,} cells done"]
+    return ", ".join(parts + [f"{found[name]:,} {name}" for name in ("begun", "failed") if found[name]])
+
+
+def expected_texts(grid: Grid, plan: Plan, standings: dict[Cell, Standing]) -> dict[Cell, int | None]:
+    """As many as were asked for; how many there are is known when a cell is begun."""
+    return {task.cell: standings[task.cell].wanted or task.attack.samples or grid.samples for task in plan.tasks}
+
+
+def progress(cell: Cell, found: Standing, wanted: int | None) -> str:
+    measured_texts = found.texts - found.faults
+    name = cell.file_name.removesuffix(".jsonl")
+    line = f"{name}: {found.texts:,}" + (f" of {wanted:,}" if wanted and wanted != found.texts else "") + " texts"
+    if measured_texts:
+        line += (f", {found.right / measured_texts:.1%} right before and "
+                 f"{(found.right - found.flipped) / measured_texts:.1%} under attack")
+    return line + (f", {found.faults} faults" if found.faults else "")
+
+
+def lowest(job: Job, standings: dict[Cell, Standing]) -> str:
+    """Of the attacks that asked the classifier itself."""
+    found = [((one.right - one.flipped) / (one.texts - one.faults), task.cell) for task in job.tasks
+             if (one := standings[task.cell]).texts > one.faults and task.source is None]
+    if not found:
+        return ""
+    share, cell = min(found)
+    return f"{share:.1%} ({cell.attack}, {cell.mode}{', calibrated' if cell.scores == 'calibrated' else ''})"
+
+
+def told(left: TimeLeft) -> str:
+    """``about 12 min left``, with what the estimate leaves out."""
+    if not left.seconds and not left.unknown:
+        return "nothing left"
+    if not left.seconds:
+        return f"time left not known yet ({left.unknown:,} cells and trainings of kinds that were not measured)"
+    about = next(f"{left.seconds / size:{form}} {unit}" for least, size, form, unit in UNITS if left.seconds >= least)
+    rest = f", without {left.unknown:,} cells and trainings of kinds not measured yet" if left.unknown else ""
+    return f"about {about} left{rest}"
+
+
+def show_plan(console: Console, grid: Grid, plan: Plan, standings: dict[Cell, Standing], *, out: Path) -> None:
+    """What a run would do."""
+    missing = untrained(plan, standings, out)
+    for note in plan.notes:
+        console.print(Text(f"note: {note}"))
+    for job in plan.jobs:
+        console.print(Text.assemble((job.name, "bold"), "  train" if job in missing else ""))
+        for task in job.tasks:
+            found = standings[task.cell]
+            state = "to do" if (state := state_of(found)) == "missing" else state
+            cell = task.cell
+            name = f"{cell.attack} {cell.mode}{' calibrated' if cell.scores == 'calibrated' else ''}"
+            detail = f" ({found.texts:,} of {found.wanted:,} texts)" if state == "begun" else ""
+            detail += f": {found.problem}" if found.problem else ""
+            console.print(Text(f"  {state:6} {name}{detail}"), soft_wrap=True)
+    texts = expected_texts(grid, plan, standings)
+    lacking = [(cell, (texts[cell] or 0) - one.texts) for cell, one in standings.items()
+               if not one.finished and not one.problem]
+    states = {cell: state_of(one) for cell, one in standings.items()}
+    left = measured(plan, standings, out).left(lacking, missing)
+    console.print(Text(f"{grid.name}: {counts(states)}, {len(missing):,} classifiers to train; {told(left)}"))
+
+
+def figure_tables(report: Report) -> Iterator[Table]:
+    """For each mode the accuracies before and under each attack."""
+    head, *rows = headline(report)
+    before = head.index("defence")
+    for about, group in groupby(rows, key=lambda row: row[:before]):
+        lines = list(group)
+        used = [place for place in range(before, len(head)) if any(row[place] != NOTHING for row in lines)]
+        table = Table(title=f"accuracy in %, {' '.join(about)}", title_justify="left")
+        for place in used:
+            table.add_column(head[place], overflow="fold")
+        for row in lines:
+            table.add_row(*(row[place] for place in used))
+        yield table
+
+
+def show_failures(console: Console, outcome: Outcome) -> None:
+    """Each reason once, with the cells that it stopped."""
+    reasons: dict[str, list[str]] = {}
+    for failure in outcome.failures:
+        reasons.setdefault(failure.reason, []).append(failure.cell.file_name.removesuffix(".jsonl"))
+    for reason, cells in reasons.items():
+        console.print(Text.assemble(("failed: ", "bold red"), listing(cells), ": ",
+                                    reason.translate({**SHOWN, 0x0A: "\n"})), soft_wrap=True)
+
+
+def listing(names: Sequence[str], most: int = 3) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`dualmask bench`, `dualmask report` and `dualmask compare`: from a grid to evidence."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from dualmask.evaluation.bench import Outcome
+    from dualmask.evaluation.grid import Grid
+
+Results = Annotated[Path, typer.Argument(metavar="RESULTS", help="Folder that 'dualmask bench' has written.")]
+
+
+def bench(
+    grid: Annotated[Path, typer.Argument(metavar="GRID", help="What to measure (TOML), e.g. experiments/quick.toml.")],
+    *,
+    out: Annotated[Path | None, typer.Option(
+        help="Folder of the results; what is there already is kept. results/NAME unless given.")] = None,
+    only: Annotated[str, typer.Option(
+        metavar="TEXT", help="Just the cells whose names have it in them, e.g. ddm.textfooler.")] = "",
+    minutes: Annotated[float | None, typer.Option(min=0, help="Begin nothing new after so many.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+) -> None:
+    """Train and attack what a grid lists, as far as it is missing; the same command goes on after a stop."""
+    from rich.console import Console
+
+    from dualmask.bench_display import Board, show_plan
+    from dualmask.evaluation.bench import run_grid
+    from dualmask.evaluation.grid import read_grid
+    from dualmask.evaluation.plan import make_plan
+    from dualmask.evaluation.standing import survey
+
+    asked, console = read_grid(grid), Console()
+    folder = out or Path("results", asked.name)
+    if dry_run:
+        plan = make_plan(asked, only=only)
+        show_plan(console, asked, plan, survey(asked, plan, folder), out=folder)
+        return
+    with Board(Console(stderr=True, quiet=quiet)) as board:
+        outcome = run_grid(asked, folder, watch=board, only=only, minutes=minutes)
+    show_outcome(console, asked, outcome)
+    if outcome.failures:
+        raise typer.Exit(1)
+
+
+def show_outcome(console: "Console", grid: "Grid", outcome: "Outcome") -> None:
+    """The figures in short, what failed, and what to type next."""
+    from rich.text import Text
+
+    from dualmask.bench_display import show_failures
+    from dualmask.display import own_command
+    from dualmask.evaluation.records import RECORDS
+
+    if any((outcome.out / RECORDS).glob("*.jsonl")):
+        show_figures(console, outcome.out)
+    show_failures(console, outcome)
+    if outcome.left:
+        console.print(f"time is up: {len(outcome.left):,} cells were not begun; the same command goes on.")
+    if outcome.failures:
+        console.print(f"{len(outcome.failures):,} cells failed; the same command tries them again.")
+    console.print(Text.assemble("next: ", (shlex.join([own_command(), "report", str(outcome.out)]), "bold")),
+                  soft_wrap=True)
+
+
+def show_figures(console: "Console", results: Path) -> None:
+    """A table for each mode: accuracy before and under each attack."""
+    from dualmask.bench_display import figure_tables
+    from dualmask.evaluation.records import read_cells
+    from dualmask.evaluation.report import build_report
+
+    for table in figure_tables(build_report(read_cells(records_of(results)))):
+        console.print(table)
+
+
+def records_of(results: Path) -> Path:
+    """The records of a run; beside them lie logs and models."""
+    from dualmask.evaluation.records import RECORDS
+
+    return results / RECORDS if (results / RECORDS).is_dir() else results
+
+
+def report(
+    results: Results,
+    *,
+    html: Annotated[bool, typer.Option("--html", help="Write report.html, one page that needs nothing else.")] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="Write report.tex, tables for a paper.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Write report.md.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder to write to; that of the results unless given.")] = None,
+    title: Annotated[str | None, typer.Option(help="Of the report; the folder's name unless given.")] = None,
+) -> None:
+    """Make a report out of records: all three forms unless one is asked for. No model is needed."""
+    from dualmask.evaluation import page, report_latex, report_tables
+    from dualmask.evaluation.records import read_cells
+    from dualmask.evaluation.report import build_report
+
+    folder = out or (results if results.is_dir() else results.parent)
+    made = build_report(read_cells(records_of(results)), title=title or f"Robustness: {results.resolve().stem}")
+    forms = {"report.html": (html, page.html), "report.tex": (latex, report_latex.latex),
+             "report.md": (markdown, report_tables.markdown)}
+    every = not (html or latex or markdown)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, (wanted, rendered) in forms.items():
+        if wanted or every:
+            (folder / name).write_text(rendered(made), encoding="utf-8")
+            typer.echo(folder / name)
+    for problem in made.problems:
+        typer.echo(f"left out: {problem}", err=True)
+
+
+def compare(
+    one: Annotated[Path, typer.Argument(metavar="A", help="Records of a run: a folder or one file.")],
+    other: Annotated[Path, typer.Argument(metavar="B", help="Records of another.")],
+) -> None:
+    """Test on the same texts whether one run holds better than another."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from dualmask.evaluation.comparison import compare as compared
+    from dualmask.evaluation.report_tables import probability
+
+    found = compared(records_of(one), records_of(other))
+    names = ("data", "attack", "A", "B", "texts x seeds", "A - B in points, 95 %", "only A, only B", "p", "corrected")
+    table = Table(*names, title=f"accuracy under attack on the same texts, A: {one}, B: {other}", title_justify="left")
+    for pair in found.pairs:
+        attack = f"{pair.attack} {pair.mode}{' calibrated' if pair.scores == 'calibrated' else ''}"
+        cells = [pair.data, attack, pair.one, pair.other]
+        if test := pair.test:
+            low, high = test.difference.interval
+            cells += [f"{test.texts:,} x {test.seeds}", f"{100 * test.difference.value:+.1f} [{100 * low:+.1f}, "
+                      f"{100 * high:+.1f}]", f"{test.only_one:,}, {test.only_other:,}", probability(test.p),
+                      probability(test.corrected) + ("" if test.significant else " not significant")]
+        table.add_row(*cells, *([] if pair.test else [pair.reason]))
+    console = Console()
+    (console if console.is_terminal else Console(width=160)).print(table)
+    console.print("p: exact paired test over texts (McNemar's for one seed); corrected by Holm over this table.")
+    for problem in found.problems:
+        typer.echo(f"left out: {problem}", err=True)

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run a grid: what is missing is trained and attacked; what fails is listed, and the rest goes on."""
+
+import json
+import time
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from dualmask.attacks import build_attack
+from dualmask.attacks.base import Tools
+from dualmask.classifier import DefendedClassifier
+from dualmask.errors import DataError, DualmaskError
+from dualmask.evaluation.grid import Grid
+from dualmask.evaluation.lock import locked
+from dualmask.evaluation.material import load_data, trained
+from dualmask.evaluation.plan import Job, Plan, Task, make_plan
+from dualmask.evaluation.protocol import Protocol, evaluate
+from dualmask.evaluation.records import Cell, CellRecords, read_cell
+from dualmask.evaluation.standing import MODELS, Standing, record_path, settings_of, standing, survey
+from dualmask.results import AttackResult
+from dualmask.text.examples import Dataset
+
+FAILURES, GRID = "failures.jsonl", "grid.toml"
+
+
+class Watch:
+    """Whoever wants to follow a run overrides what it needs."""
+
+    def start(self, grid: Grid, plan: Plan, standings: dict[Cell, Standing], out: Path) -> None: ...
+
+    def training(self, job: Job) -> None: ...
+
+    def trained(self, job: Job, seconds: float) -> None: ...
+
+    def begin(self, task: Task, texts: int) -> None: ...
+
+    def text(self, task: Task, result: AttackResult) -> None: ...
+
+    def done(self, task: Task, found: Standing) -> None: ...
+
+    def failed(self, task: Task, reason: str) -> None: ...
+
+
+class Failure(NamedTuple):
+    """A cell that could not be filled."""
+
+    cell: Cell
+    reason: str
+    trace: str = ""  # of errors that nobody foresaw
+
+
+@dataclass
+class Outcome:
+    """What came of a run."""
+
+    out: Path
+    found: int = 0  # cells that were there
+    done: list[Cell] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    left: list[Cell] = field(default_factory=list)  # not begun, because time was up
+
+
+def run_grid(
+    grid: Grid, out: Path, *, watch: Watch | None = None, only: str = "", minutes: float | None = None,
+) -> Outcome:
+    """Fill the cells of a grid that `out` lacks; one that fails is listed and the others go on.
+
+    only: just the cells whose names contain it, and what they need. minutes: begin nothing new after so many.
+    """
+    end = time.monotonic() + 60 * minutes if minutes is not None else None
+    out.mkdir(parents=True, exist_ok=True)
+    with locked(out):
+        (out / FAILURES).unlink(missing_ok=True)
+        part = out / f"{GRID}.part"
+        part.write_text(grid.text, encoding="utf-8")
+        part.replace(out / GRID)
+        return Run(grid, make_plan(grid, only=only), out, watch=watch or Watch(), end=end).through()
+
+
+class Run:
+    """A run through a plan."""
+
+    def __init__(self, grid: Grid, plan: Plan, out: Path, *, watch: Watch, end: float | None) -> None:
+        self.grid, self.plan, self.out, self.watch, self.end = grid, plan, out, watch, end
+        self.standings = survey(grid, plan, out)
+        self.outcome = Outcome(out, found=sum(one.finished for one in self.standings.values()))
+        self.data: dict[str, Dataset | Exception] = {}
+        self.tools: dict[str, Tools] = {}  # by attack: language models and the like are loaded once
+
+    def through(self) -> Outcome:
+        self.watch.start(self.grid, self.plan, self.standings, self.out)
+        for job in self.plan.jobs:
+            self.work(job, [task for task in job.tasks if not self.standings[task.cell].finished])
+        return self.outcome
+
+    def work(self, job: Job, tasks: Sequence[Task]) -> None:
+        """Train a classifier, or take the one that is there, and fill its cells."""
+        for task in tasks:
+            if problem := self.standings[task.cell].problem:
+                self.failed(task, DataError(problem))
+        tasks = [task for task in tasks if not self.standings[task.cell].problem]
+        if not tasks or self.is_late(tasks):
+            return
+        try:
+            data = self.loaded(job)
+            self.watch.training(job)
+            classifier = trained(job, data, self.out / MODELS / job.name)
+            self.watch.trained(job, float(str(classifier.facts.get("seconds", 0))))
+        except Exception as error:
+            for task in tasks:
+                self.failed(task, error)
+            return
+        for task in tasks:
+            if not self.is_late([task]):
+                self.fill(job, task, classifier, data)
+
+    def is_late(self, tasks: Sequence[Task]) -> bool:
+        late = self.end is not None and time.monotonic() >= self.end
+        if late:
+            self.outcome.left += [task.cell for task in tasks]
+        return late
+
+    def loaded(self, job: Job) -> Dataset:
+        """The job's data, read once; so is what is wrong with them."""
+        if job.data.name not in self.data:
+            try:
+                self.data[job.data.name] = load_data(job.data)
+            except Exception as error:
+                self.data[job.data.name] = error
+        found = self.data[job.data.name]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def fill(self, job: Job, task: Task, classifier: DefendedClassifier, data: Dataset) -> None:
+        """One cell, from where it stands to its end."""
+        grid, entry, path = self.grid, task.attack, record_path(self.out, task.cell)
+        protocol = Protocol(
+            samples=entry.samples or grid.samples, sample_seed=grid.sample_seed, attack_seed=grid.attack_seed,
+            eot=grid.eot, draws=grid.draws, measure=None if grid.measure == "none" else grid.measure)
+        tests, tools = data.test or [], self.tools.setdefault(entry.name, Tools())
+        try:
+            source = self.source(task)
+            self.watch.begin(task, min(protocol.samples or len(tests), len(tests)))
+            evaluate(
+                task.cell, classifier, tests,
+                build_attack(entry.attack, preset=entry.preset, options=entry.options, tools=tools),
+                protocol=protocol, out=path, validation=data.validation or (), source=source,
+                about={"grid": grid.name}, watch=partial(self.watch.text, task))
+            found = standing(path, settings_of(grid, job, task))
+            if found.problem or found.texts != found.wanted:
+                raise DataError(found.problem or f"{path} has {found.texts} of {found.wanted} texts; run it again.")
+        except Exception as error:
+            with suppress(OSError):
+                path.with_name(f"{path.name}.part").unlink(missing_ok=True)
+            self.failed(task, error)
+            return
+        self.standings[task.cell] = found
+        self.outcome.done.append(task.cell)
+        self.watch.done(task, found)
+
+    def source(self, task: Task) -> CellRecords | None:
+        """The cell whose adversarial texts are shown to the classifier."""
+        if task.source is None:
+            return None
+        found = self.standings[task.source]
+        if found.texts != found.wanted or found.problem:
+            raise DataError(f"it needs the texts of {task.source.file_name}, which is not finished.")
+        return read_cell(record_path(self.out, task.source))
+
+    def failed(self, task: Task, error: Exception) -> None:
+        """Note it; a full disk must not keep the note from being shown at the end."""
+        expected = isinstance(error, DualmaskError | OSError)
+        reason = str(error) if expected and str(error) else f"{type(error).__name__}: {error}"
+        failure = Failure(task.cell, reason, "" if expected else "".join(traceback.format_exception(error)))
+        self.outcome.failures.append(failure)
+        record = {"cell": task.cell.as_dict(), "reason": reason, **({"trace": failure.trace} if failure.trace else {})}
+        with suppress(OSError), (self.out / FAILURES).open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(record, ensure_ascii=False) + "\n")
+        self.watch.failed(task, reason)

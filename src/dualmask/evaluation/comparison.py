@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two methods on the same texts: paired tests, of a table's rows against the plain classifier and of any two runs."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dualmask.errors import DataError
+from dualmask.evaluation.entries import PLAIN, WORST, Entry, Key, Worst, unique
+from dualmask.evaluation.metrics import held
+from dualmask.evaluation.records import CellRecords, read_cells
+from dualmask.evaluation.statistics import Difference, bootstrap, holm, mcnemar, sign_flips
+from dualmask.results import AttackResult
+
+LEVEL = 0.05
+Place = tuple[str, str]  # a defence and a column of the table
+Kind = tuple[str, str, str, str]  # data, attack, mode, scores
+Method = tuple[str, str]  # encoder and defence
+BY_CONSTRUCTION = "the texts are those that fooled the plain classifier, whose accuracy on them is 0 by construction"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairedTest:
+    """How much more often a method holds than another on the same texts."""
+
+    difference: Difference  # of accuracies under attack; the bootstrap interval is over texts and seeds
+    p: float  # over texts: McNemar's exact test or, for several seeds, the exact test that generalises it
+    corrected: float  # by Holm, across the table
+    texts: int  # that both were measured on, of each seed
+    seeds: int
+    both: int  # texts that both hold, over all seeds
+    only_one: int
+    only_other: int
+    neither: int
+
+    @property
+    def significant(self) -> bool:
+        """The corrected p is under 0.05, and the interval, which also carries the seeds, leaves out zero."""
+        low, high = self.difference.interval
+        return self.corrected < LEVEL and not low <= 0 <= high
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """One seed of a method: which texts held, and what they were."""
+
+    held: Mapping[int, bool]
+    texts: Mapping[int, tuple[object, int]]  # text and label
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One comparison of two runs: its test, or why there is none."""
+
+    data: str
+    attack: str
+    mode: str
+    scores: str
+    one: str  # encoder and defence
+    other: str
+    test: PairedTest | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two files or folders of records, cell by cell."""
+
+    one: Path
+    other: Path
+    pairs: tuple[Pair, ...]
+    problems: tuple[str, ...]  # files that could not be read, and cells that only one side has
+
+
+def outcomes(results: Sequence[AttackResult]) -> Outcomes:
+    return Outcomes(held(results), {one.index: (one.text, one.label) for one in results})
+
+
+def worst_outcomes(attacks: Sequence[Sequence[AttackResult]]) -> Outcomes:
+    """A text holds only if every attack failed on it."""
+    every = [held(results) for results in attacks]
+    shared = set.intersection(*(set(one) for one in every))
+    return Outcomes({index: all(one[index] for one in every) for index in shared}, outcomes(attacks[0]).texts)
+
+
+def paired(one: Mapping[int, Outcomes], other: Mapping[int, Outcomes]) -> PairedTest:
+    """Test two methods, by seed; DataError says why where they can't be paired."""
+    seeds = sorted(one.keys() & other.keys())
+    if not seeds:
+        raise DataError(f"they have no seed in common ({listed(one)} and {listed(other)})")
+    common = [one[seed].held.keys() & other[seed].held.keys() for seed in seeds]
+    for seed, indices in zip(seeds, common, strict=True):
+        differing = sum(one[seed].texts[index] != other[seed].texts[index] for index in indices)
+        if differing:
+            raise DataError(f"{differing} of {len(indices)} texts with the same number are different texts")
+    texts = sorted(set.intersection(*map(set, common)))
+    if not texts:
+        raise DataError("they have no text in common")
+    return tested([[one[seed].held[index] for index in texts] for seed in seeds],
+                  [[other[seed].held[index] for index in texts] for seed in seeds])
+
+
+def tested(one: Sequence[Sequence[bool]], other: Sequence[Sequence[bool]]) -> PairedTest:
+    """From tables (seeds, texts) of what held."""
+    first, second = ([cell for row in table for cell in row] for table in (one, other))
+    kinds = list(zip(first, second, strict=True))
+    p = mcnemar(first, second) if len(one) == 1 else sign_flips(one, other)
+    return PairedTest(difference=bootstrap(one, other), p=p, corrected=p, texts=len(one[0]), seeds=len(one),
+                      both=kinds.count((True, True)), only_one=kinds.count((True, False)),
+                      only_other=kinds.count((False, True)), neither=kinds.count((False, False)))
+
+
+def corrected(tests: Mapping[Place, PairedTest]) -> dict[Place, PairedTest]:
+    values = holm({place: test.p for place, test in tests.items()})
+    return {place: replace(test, corrected=values[place]) for place, test in tests.items()}
+
+
+def paired_tests(
+    group: Sequence[Entry], found: Sequence[Entry], worst: Sequence[Worst],
+) -> tuple[dict[Place, PairedTest], dict[Place, str]]:
+    """Each row of a table against the plain classifier on the same texts; found: all entries, for transfer tables."""
+    tests, untested = {}, {}
+    by_key = {one.key: one for one in found}
+    plain = next((one for one in worst if one.defence == PLAIN), None)
+    for one in group:
+        if one.key.defence != PLAIN:
+            try:
+                tests[one.key.defence, one.key.attack] = paired(seeds_of(one), seeds_of(counterpart(one.key, by_key)))
+            except DataError as error:
+                untested[one.key.defence, one.key.attack] = str(error)
+    for case in worst:
+        if case.defence != PLAIN:
+            try:
+                tests[case.defence, WORST] = paired(*worst_pair(case, plain, by_key))
+            except DataError as error:
+                untested[case.defence, WORST] = str(error)
+    return corrected(tests), untested
+
+
+def counterpart(key: Key, by_key: Mapping[Key, Entry]) -> Entry:
+    """The plain classifier under the same attack. Texts made against it and shown to it again are its adaptive ones."""
+    if key.mode == "transfer-successful":
+        raise DataError(BY_CONSTRUCTION)
+    same = key._replace(defence=PLAIN)
+    found = by_key.get(same) or (by_key.get(same._replace(mode="adaptive")) if key.mode == "transfer" else None)
+    if found is None:
+        raise DataError("the plain classifier was not attacked so")
+    return found
+
+
+def seeds_of(entry: Entry) -> dict[int, Outcomes]:
+    return {run.seed: outcomes(run.records.results) for run in entry.runs}
+
+
+def worst_pair(
+    case: Worst, plain: Worst | None, by_key: Mapping[Key, Entry],
+) -> tuple[dict[int, Outcomes], dict[int, Outcomes]]:
+    if plain is None:
+        raise DataError("the plain classifier was not attacked so")
+    kinds = [{key[3:] for key in one.keys} for one in (case, plain)]
+    if kinds[0] != kinds[1]:
+        raise DataError("the worst case is over other attacks than the plain classifier's")
+    made = [{seed: worst_outcomes([run.records.results for key in one.keys for run in by_key[key].runs
+                                   if run.seed == seed]) for seed in one.seeds} for one in (case, plain)]
+    return made[0], made[1]
+
+
+def compare(one: Path, other: Path) -> Comparison:
+    """Two files of records, or two folders: every attack and mode that both have on the same data, seed by seed.
+
+    Where each side has one classifier for it, these two are compared; else those of the same name.
+    """
+    sides = [unique(read_cells(path)) for path in (one, other)]
+    first, second = (by_kind(side.cells) for side in sides)
+    pairs = {place: pair for kind in sorted(first.keys() & second.keys())
+             for place, pair in kind_pairs(kind, first[kind], second[kind]).items()}
+    if not pairs:
+        raise DataError(f"{one} and {other} can't be compared: they have no data, attack, mode and classifier in "
+                        f"common ({described(first)} in the one, {described(second)} in the other). Give runs of the "
+                        "same grid.")
+    lonely = [f"{path}: {' '.join(kind)} is only there, and was left out." for path, here, there in
+              ((one, first, second), (other, second, first)) for kind in sorted(here.keys() - there.keys())]
+    values = holm({place: pair.test.p for place, pair in pairs.items() if pair.test})
+    done = [replace(pair, test=replace(pair.test, corrected=values[place])) if pair.test else pair
+            for place, pair in pairs.items()]
+    return Comparison(one, other, tuple(done), (*sides[0].problems, *sides[1].problems, *lonely))
+
+
+def by_kind(cells: Iterable[CellRecords]) -> dict[Kind, dict[Method, dict[int, CellRecords]]]:
+    """What may be compared: cells by data, attack, mode and scores; for each the classifiers and their seeds."""
+    found: dict[Kind, dict[Method, dict[int, CellRecords]]] = {}
+    for records in cells:
+        cell = records.cell
+        methods = found.setdefault((cell.data, cell.attack, cell.mode, cell.scores), {})
+        methods.setdefault((cell.encoder, cell.defence), {})[cell.seed] = records
+    return found
+
+
+def kind_pairs(
+    kind: Kind, one: Mapping[Method, Mapping[int, CellRecords]], other: Mapping[Method, Mapping[int, CellRecords]],
+) -> dict[tuple[Kind, Method], Pair]:
+    matches = [(name, name) for name in one if name in other]
+    if not matches and len(one) == len(other) == 1:
+        matches = [(next(iter(one)), next(iter(other)))]
+    return {(kind, left): pair(kind, (left, one[left]), (right, other[right])) for left, right in matches}
+
+
+def pair(
+    kind: Kind, one: tuple[Method, Mapping[int, CellRecords]], other: tuple[Method, Mapping[int, CellRecords]],
+) -> Pair:
+    sides = [{seed: outcomes(records.results) for seed, records in seeds.items()} for _, seeds in (one, other)]
+    left, right = (" ".join(method) for method, _ in (one, other))
+    try:
+        return Pair(*kind, left, right, paired(*sides))
+    except DataError as error:
+        digests = [", ".join(sorted({str(records.header.get("data")) for records in seeds.values()}))
+                   for _, seeds in (one, other)]
+        told = f"; the data were {digests[0]} and {digests[1]}" if digests[0] != digests[1] else ""
+        return Pair(*kind, left, right, None, f"{error}{told}")
+
+
+def described(kinds: Mapping[Kind, Mapping[Method, object]]) -> str:
+    """The first few, for a message."""
+    names = [" ".join((*kind[:3], *method)) for kind, methods in sorted(kinds.items()) for method in methods]
+    return ", ".join(names[:3]) + (" and more" if len(names) > 3 else "")
+
+
+def listed(seeds: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(seeds)))

@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why you might not believe this: signs found by comparing numbers with each other and with what papers report."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from dualmask.evaluation.entries import PLAIN, Entry, Share, Worst
+from dualmask.evaluation.findings import CHECKS, WIDE, Finding, Severity, named, options, percent, points, setting
+from dualmask.evaluation.reported import ReportedTable
+from dualmask.evaluation.statistics import Interval
+
+ORDER: Sequence[Severity] = ("serious", "caution", "note")
+SLACK = 0.01  # a point: less is no sign
+SEVERAL = 0.03  # points between raw and calibrated scores
+MANY = 3  # times that a sign is told in full
+Entries = Sequence[Entry]
+
+
+def find_doubts(entries: Entries, worst: Sequence[Worst], reported: ReportedTable) -> list[Finding]:
+    """All reasons for doubt, gravest first."""
+    found = [finding for one in entries for check in CHECKS for finding in check(one)]
+    for compare in (transfer_stronger, aware_weaker, white_box_weaker, calibration, adaptive_missing, aware_missing,
+                    like_plain, small_samples, single_seeds, unfinished, mixed_presets, other_options, stand_ins):
+        found += compare(entries)
+    found += [*disputed(worst, entries), *under_reported(entries, reported), *odd_reports(entries, reported)]
+    return sorted(merged(found), key=lambda one: ORDER.index(one.severity))
+
+
+def merged(found: Iterable[Finding]) -> Iterator[Finding]:
+    """A sign that shows in many numbers is told once, with the first of them."""
+    groups: dict[tuple[str, Severity], list[Finding]] = {}
+    for one in found:
+        groups.setdefault((one.name, one.severity), []).append(one)
+    for (name, severity), same in groups.items():
+        if len(same) <= MANY:
+            yield from same
+        else:
+            keys = dict.fromkeys(key for one in same for key in one.keys)
+            yield Finding(name, severity, f"{same[0].text} So it is {len(same) - 1} times more.", tuple(keys))
+
+
+def classifiers(entries: Entries) -> Iterator[Entries]:
+    """Entries of the same data, encoder and defence."""
+    groups: dict[tuple[str, str, str], list[Entry]] = {}
+    for one in entries:
+        groups.setdefault(one.key[:3], []).append(one)
+    yield from groups.values()
+
+
+def tables(entries: Entries) -> Iterator[Entries]:
+    """Entries that stand in one table."""
+    groups: dict[tuple[str, ...], list[Entry]] = {}
+    for one in entries:
+        groups.setdefault((one.key.data, one.key.encoder, one.key.mode, one.key.scores), []).append(one)
+    yield from groups.values()
+
+
+def robust(one: Entry) -> float:
+    return one.robust.mean if one.robust else 1.0
+
+
+def within(value: float, interval: Interval) -> bool:
+    return interval.low <= value <= interval.high
+
+
+def half(share: Share) -> float:
+    return (share.interval.high - share.interval.low) / 2
+
+
+def strongest(entries: Iterable[Entry]) -> Entry | None:
+    return min((one for one in entries if one.robust), key=robust, default=None)
+
+
+def transfer_stronger(entries: Entries) -> Iterator[Finding]:
+    """Texts made for another classifier should fool less than those made for this one."""
+    by_key = {one.key: one for one in entries}
+    for one in entries:
+        asked = by_key.get(one.key._replace(mode="adaptive"))
+        if one.key.mode != "transfer" or one.key.defence == PLAIN or asked is None:
+            continue
+        if one.robust and asked.robust and asked.robust.mean - one.robust.mean > SLACK:
+            sure = not within(asked.robust.mean, one.robust.interval)
+            yield Finding("transfer beats adaptive", "serious" if sure else "caution",
+                          f"{named(asked.key)}: accuracy is {points(asked.robust.mean)} when the attack asks the "
+                          f"defended classifier, and {points(one.robust.mean)} on texts made against the plain one. "
+                          "The defence may hide its scores from the attack instead of withstanding it.",
+                          (asked.key, one.key))
+
+
+def aware_weaker(entries: Entries) -> Iterator[Finding]:
+    yield from weaker(
+        entries, lambda one: one.key.mode == "defence-aware", lambda one: one.key.mode == "adaptive",
+        ("knowing does not help", "attacks that know the defence", "attacks that do not",
+         "Whoever knows more should do no worse; they search badly, or have less freedom."))
+
+
+def white_box_weaker(entries: Entries) -> Iterator[Finding]:
+    yield from weaker(
+        [one for one in entries if one.key.mode == "adaptive" and one.key.scores == "raw"], looks_inside,
+        lambda one: not looks_inside(one),
+        ("white box weaker", "attacks that see gradients", "attacks that see scores only",
+         "Gradients may be masked, or these attacks have less freedom."))
+
+
+def looks_inside(one: Entry) -> bool:
+    return any(result.gradients for result in one.results)
+
+
+def weaker(
+    entries: Entries, better: Callable[[Entry], bool], usual: Callable[[Entry], bool], words: tuple[str, str, str, str],
+) -> Iterator[Finding]:
+    """Attacks with an advantage whose best is worse than the best of those without."""
+    name, those, others, remark = words
+    for group in classifiers(entries):
+        one, other = strongest(filter(better, group)), strongest(filter(usual, group))
+        if one and other and robust(one) - robust(other) > SLACK:
+            yield Finding(name, "caution",
+                          f"{one.key.defence} ({one.key.data}, {one.key.encoder}): {those} leave {points(robust(one))} "
+                          f"at best ({one.key.attack}), {others} {points(robust(other))} ({other.key.attack}). "
+                          f"{remark}",
+                          (one.key, other.key))
+
+
+def calibration(entries: Entries) -> Iterator[Finding]:
+    by_key = {one.key: one for one in entries}
+    for one in entries:
+        raw = by_key.get(one.key._replace(scores="raw"))
+        if one.key.scores == "raw" or raw is None or not (one.robust and raw.robust):
+            continue
+        if raw.robust.mean - one.robust.mean > SEVERAL:
+            yield Finding("an illusion of scores", "serious",
+                          f"{named(raw.key)}: accuracy falls from {points(raw.robust.mean)} to "
+                          f"{points(one.robust.mean)} when the attack sees calibrated scores. The higher figure comes "
+                          "from over- or under-confident scores, not from robustness.", (raw.key, one.key))
+
+
+def adaptive_missing(entries: Entries) -> Iterator[Finding]:
+    for group in classifiers(entries):
+        if not any(one.key.mode in ("adaptive", "defence-aware") for one in group):
+            key = group[0].key
+            yield Finding("no adaptive attack", "serious",
+                          f"{key.defence} ({key.data}, {key.encoder}): no attack asked the defended classifier; texts "
+                          "made against another one flatter any defence that changes its input.",
+                          tuple(one.key for one in group))
+
+
+def aware_missing(entries: Entries) -> Iterator[Finding]:
+    lacking = [group for group in classifiers(entries) if group[0].key.defence != PLAIN
+               and not any(one.key.mode == "defence-aware" for one in group)]
+    if lacking:
+        names = ", ".join(sorted({group[0].key.defence for group in lacking}))
+        yield Finding("no attack that knows the defence", "note",
+                      f"{names}: no attack was run that knows how the defence works; one might do better.",
+                      tuple(one.key for group in lacking for one in group))
+
+
+def like_plain(entries: Entries) -> Iterator[Finding]:
+    """The same answers on clean texts as the plain classifier, text by text."""
+    by_key = {one.key: one for one in entries}
+    for group in classifiers(entries):
+        pairs = [(one, plain) for one in group if one.key.defence != PLAIN
+                 and (plain := by_key.get(one.key._replace(defence=PLAIN)))]
+        same = [one for one, plain in pairs
+                if len(clean_labels(one)) >= 20 and clean_labels(one) == clean_labels(plain)]
+        if same:
+            yield Finding("answers like plain", "serious",
+                          f"{same[0].key.defence} ({same[0].key.data}, {same[0].key.encoder}): the same label as the "
+                          f"plain classifier on all {len(clean_labels(same[0]))} clean texts. Was it trained and "
+                          "switched on?", tuple(one.key for one in same))
+
+
+def clean_labels(entry: Entry) -> dict[tuple[int, int], int]:
+    return {(run.seed, one.index): one.clean for run in entry.runs for one in run.records.results
+            if one.clean is not None}
+
+
+def small_samples(entries: Entries) -> Iterator[Finding]:
+    wide = {one.key: half(one.robust) for one in entries if one.robust and half(one.robust) > WIDE}
+    if wide:
+        widest = max(wide, key=lambda key: wide[key])
+        texts = next(one.robust.texts for one in entries if one.key == widest and one.robust)
+        yield Finding("few texts", "caution",
+                      f"{len(wide)} of {len(entries)} accuracies are known to no better than ±5 points; the widest "
+                      f"interval is ±{points(wide[widest])}, on {texts} texts ({named(widest)}). Differences inside "
+                      "the interval are no ranking.", tuple(wide))
+
+
+def single_seeds(entries: Entries) -> Iterator[Finding]:
+    lonely = tuple(one.key for one in entries if len(one.runs) == 1)
+    if lonely:
+        yield Finding("one training seed", "caution",
+                      f"{len(lonely)} of {len(entries)} figures come from one trained classifier; another seed may "
+                      "differ by several points. Three to five are usual.", lonely)
+
+
+def unfinished(entries: Entries) -> Iterator[Finding]:
+    lacking = [one for one in entries if one.missing]
+    if lacking:
+        missing = sum(one.missing for one in lacking)
+        yield Finding("unfinished", "serious",
+                      f"{len(lacking)} of {len(entries)} figures are not finished: {missing} texts are still to be "
+                      f"attacked (first: {named(lacking[0].key)}). What ends soonest is there first, so these "
+                      "figures will move.",
+                      tuple(one.key for one in lacking))
+
+
+def mixed_presets(entries: Entries) -> Iterator[Finding]:
+    for group in tables(entries):
+        presets = sorted({str(setting(run, "preset")) for one in group for run in one.runs if setting(run, "preset")})
+        if len(presets) > 1:
+            key = group[0].key
+            yield Finding("presets mixed", "caution",
+                          f"{key.data}, {key.encoder}, {key.mode}: the attacks have different presets "
+                          f"({', '.join(presets)}); columns of this table follow different rules.",
+                          tuple(one.key for one in group))
+
+
+def other_options(entries: Entries) -> Iterator[Finding]:
+    """The same attack with other settings against another row: the rows are not comparable."""
+    for group in tables(entries):
+        for attack in sorted({one.key.attack for one in group}):
+            rows = [one for one in group if one.key.attack == attack]
+            kinds = {json.dumps([options(run), setting(run, "preset"), setting(run, "tolerance")], sort_keys=True)
+                     for one in rows for run in one.runs}
+            if len(kinds) > 1:
+                yield Finding("settings differ", "serious",
+                              f"{attack} ({rows[0].key.mode}, {rows[0].key.data}, {rows[0].key.encoder}) was run with "
+                              f"{len(kinds)} different settings; its rows can't be compared.",
+                              tuple(one.key for one in rows))
+
+
+def stand_ins(entries: Entries) -> Iterator[Finding]:
+    """Tools that are not those of the papers."""
+    used: dict[str, set[str]] = {}
+    for one in entries:
+        for run in one.runs:
+            given = options(run)
+            own = [f"this library's own {name.replace('_', ' ')}" for name in given if given[name] == "shipped"]
+            if given.get("sentence_encoder") == "minilm" and (given.get("similarity") or given.get("overlaid")):
+                own.append("sentences compared by minilm, not the Universal Sentence Encoder")
+            for what in own:
+                used.setdefault(what, set()).add(one.key.attack)
+    if used:
+        told = "; ".join(f"{what} ({', '.join(sorted(attacks))})" for what, attacks in used.items())
+        yield Finding("stand-ins", "note", f"Attacks used tools other than their papers': {told}. Figures of other "
+                      "programs with the original tools may differ.")
+
+
+def disputed(worst: Sequence[Worst], entries: Entries) -> Iterator[Finding]:
+    """Texts that a classifier without noise had right before one attack and wrong before another."""
+    by_key = {one.key: one for one in entries}
+    for case in worst:
+        labels: dict[tuple[int, int], set[int]] = {}
+        for run in (run for key in case.keys for run in by_key[key].runs if setting(run, "noise") in (None, "none")):
+            for one in run.records.results:
+                if one.clean is not None:
+                    labels.setdefault((run.seed, one.index), set()).add(one.clean)
+        several = sum(len(found) > 1 for found in labels.values())
+        if several:
+            yield Finding("different classifiers", "serious" if 100 * several > len(labels) else "note",
+                          f"{case.defence} ({case.data}, {case.encoder}): {percent(several, len(labels))} clean texts "
+                          "got different labels before different attacks. The records come from different classifiers, "
+                          "or its answers depend on the batch.", case.keys)
+
+
+def under_reported(entries: Entries, reported: ReportedTable) -> Iterator[Finding]:
+    for group in classifiers(entries):
+        one = max(group, key=lambda one: one.clean.texts if one.clean and one.key.mode != "transfer-successful" else 0)
+        beside = reported.clean(one.key.data, one.key.defence)
+        if beside is None or one.clean is None or one.key.mode == "transfer-successful":
+            continue
+        if 100 * one.clean.mean < beside - 2 and 100 * one.clean.interval.high < beside:
+            other = " (other texts of the same kind)" if one.key.data in reported.similar else ""
+            yield Finding("clean accuracy under the reported", "caution",
+                          f"{one.key.defence} ({one.key.data}, {one.key.encoder}): clean accuracy is "
+                          f"{points(one.clean.mean)}, reported{other} {beside:.1f}. A weaker encoder or too little "
+                          "training; its robustness is not comparable with the reported.",
+                          tuple(entry.key for entry in group))
+
+
+def odd_reports(entries: Entries, reported: ReportedTable) -> Iterator[Finding]:
+    cells = {cell: one.key for one in entries
+             if (cell := reported.find(one.key.data, one.key.defence, one.key.attack)) and not cell.consistent}
+    if cells:
+        told = "; ".join(f"{cell.name} {cell.attack} on {cell.data}: SUCC {cell.success}, implied "
+                         f"{cell.implied_success:.1f}" for cell in cells)
+        yield Finding("reported figures disagree", "note", f"Reported figures beside which ours stand break SUCC = 1 - "
+                      f"CAA/CLA by more than a point ({told}).", tuple(cells.values()))

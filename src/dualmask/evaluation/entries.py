@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a report's figures are: shares with their uncertainty, one entry for each kind of cell, and the worst case."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from dualmask.evaluation.metrics import Robustness, robustness, worst_case
+from dualmask.evaluation.records import Cell, CellRecords, Loaded, Mode, Scores
+from dualmask.evaluation.statistics import Interval, spread, wilson
+from dualmask.results import FAULTS, AttackResult, mean, tally
+
+PLAIN = "plain"  # the row that every defence is compared with
+WORST = "worst case"  # the column of it
+Scope = Literal[
+    "adaptive",  # attacks in adaptive mode that see the classifier's own scores: what every defence can be given
+    "every",  # also those that know the defence, and those that see calibrated scores
+]
+
+
+class Key(NamedTuple):
+    """Which entry this is: a cell without its seed."""
+
+    data: str
+    encoder: str
+    defence: str
+    attack: str
+    mode: Mode
+    scores: Scores
+
+
+@dataclass(frozen=True)
+class Share:
+    """A share between 0 and 1: the mean over seeds, their deviation, and how far the texts carry it."""
+
+    mean: float
+    deviation: float | None  # over training seeds; None for a single one
+    interval: Interval  # Wilson, 95 %, of the mean on one seed's texts: seeds share their texts, more seeds add none
+    texts: int  # in the denominator, of one seed
+    seeds: int
+    each: tuple[float, ...]  # seed by seed
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training seed of an entry."""
+
+    seed: int
+    counts: Robustness
+    undefended: tuple[int, int]  # texts right with the defence off, and those that were asked about
+    missing: int  # texts that the run still lacks
+    records: CellRecords
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One number of a table, over its seeds. Figures are None where no text stands behind them."""
+
+    key: Key
+    runs: tuple[Run, ...]
+    clean: Share | None  # CLA, the defence on
+    undefended: Share | None  # the same texts with the defence off
+    robust: Share | None  # CAA
+    success: Share | None  # SUCC
+    queries: float | None  # per attacked text, as the attack counts them
+    rows: float | None  # and texts that the classifier read for them
+    changed: float | None  # share of words, mean over successes
+    similarity: float | None  # mean over successes where it was measured
+    seconds: float | None  # per attacked text
+    attacked: int  # texts over all seeds behind queries and seconds
+    succeeded: int  # and behind changed and similarity
+    faults: int
+    missing: int
+
+    @property
+    def results(self) -> list[AttackResult]:
+        return [one for run in self.runs for one in run.records.results]
+
+    @property
+    def finished(self) -> bool:
+        return not self.missing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worst:
+    """A text holds only if every attack failed on it."""
+
+    data: str
+    encoder: str
+    defence: str
+    scope: Scope
+    keys: tuple[Key, ...]  # the entries it is taken over
+    seeds: tuple[int, ...]  # those that every attack was run on
+    counts: tuple[Robustness, ...]  # of each seed
+    clean: Share | None
+    robust: Share | None
+    left_out: tuple[int, ...]  # seeds that lack an attack
+
+    @property
+    def attacks(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(key.attack for key in self.keys))
+
+
+def unique(loaded: Loaded) -> Loaded:
+    """Each cell once: where two files hold the same one, the first counts and the other is named."""
+    first: dict[Cell, CellRecords] = {}
+    problems = list(loaded.problems)
+    for records in loaded.cells:
+        kept = first.setdefault(records.cell, records)
+        if kept is not records:
+            problems.append(f"{records.path} holds the same cell as {kept.path}, and was left out; remove one of them.")
+    return Loaded(list(first.values()), problems)
+
+
+def share(parts: Sequence[tuple[int, int]]) -> Share | None:
+    """From (part, whole) of each seed."""
+    counted = [(part, whole) for part, whole in parts if whole]
+    if not counted:
+        return None
+    found = spread([part / whole for part, whole in counted])
+    texts = sum(whole for _, whole in counted) // len(counted)
+    return Share(found.mean, found.deviation, wilson(found.mean * texts, texts), texts, len(counted),
+                 tuple(part / whole for part, whole in counted))
+
+
+def entries(cells: Iterable[CellRecords]) -> list[Entry]:
+    """Cells that differ in nothing but the seed, taken together."""
+    groups: dict[Key, list[CellRecords]] = {}
+    for records in cells:
+        cell = records.cell
+        key = Key(cell.data, cell.encoder, cell.defence, cell.attack, cell.mode, cell.scores)
+        groups.setdefault(key, []).append(records)
+    return [entry(key, groups[key]) for key in sorted(groups)]
+
+
+def entry(key: Key, cells: Sequence[CellRecords]) -> Entry:
+    runs = tuple(map(run, sorted(cells, key=lambda one: one.cell.seed)))
+    counts = [one.counts for one in runs]
+    results = [one for records in cells for one in records.results]
+    total = tally(results)
+    attacked = [one.seconds for one in results if one.outcome != "skipped" and one.outcome not in FAULTS]
+    return Entry(
+        key=key, runs=runs, clean=share([(one.right, one.texts) for one in counts]),
+        undefended=share([one.undefended for one in runs]),
+        robust=share([(one.right - one.flipped, one.texts) for one in counts]),
+        success=share([(one.flipped, one.right) for one in counts]),
+        queries=total.queries if attacked else None, rows=total.rows if attacked else None,
+        changed=total.changed, similarity=total.similarity, seconds=mean(attacked), attacked=len(attacked),
+        succeeded=total.succeeded, faults=sum(one.faults for one in counts), missing=sum(one.missing for one in runs))
+
+
+def run(records: CellRecords) -> Run:
+    asked = [one for one in records.results if one.undefended is not None]
+    right = sum(one.undefended == one.label for one in asked)
+    return Run(records.cell.seed, robustness(records.results), (right, len(asked)),
+               max(0, records.wanted - len(records.results)), records)
+
+
+def worst_cases(found: Iterable[Entry]) -> list[Worst]:
+    """For each classifier that several attacks were tried on: over adaptive ones, and over all that may ask it."""
+    groups: dict[tuple[str, str, str], list[Entry]] = {}
+    for one in found:
+        if one.key.mode in ("adaptive", "defence-aware"):
+            groups.setdefault(one.key[:3], []).append(one)
+    worst = []
+    for group in groups.values():
+        usual = [one for one in group if one.key.mode == "adaptive" and one.key.scores == "raw"]
+        if len(usual) > 1:
+            worst.append(worst_of(usual, "adaptive"))
+        if len(group) > max(len(usual), 1):
+            worst.append(worst_of(group, "every"))
+    return worst
+
+
+def worst_of(group: Sequence[Entry], scope: Scope) -> Worst:
+    seeds = [{run.seed: run.records.results for run in one.runs} for one in group]
+    shared = sorted(set.intersection(*(set(one) for one in seeds)))
+    counts = tuple(worst_case([one[seed] for one in seeds], noisy=True) for seed in shared)
+    key = group[0].key
+    return Worst(data=key.data, encoder=key.encoder, defence=key.defence, scope=scope,
+                 keys=tuple(one.key for one in group), seeds=tuple(shared), counts=counts,
+                 clean=share([(one.right, one.texts) for one in counts]),
+                 robust=share([(one.right - one.flipped, one.texts) for one in counts]),
+                 left_out=tuple(sorted({seed for one in seeds for seed in one} - set(shared))))

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Signs in the records of one number that it is not what it seems."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from dualmask.evaluation.entries import PLAIN, Entry, Key, Run
+from dualmask.results import FAULTS, HELD, AttackResult
+
+Severity = Literal["serious", "caution", "note"]
+ASKING = ("adaptive", "defence-aware")  # modes in which an attack asks the classifier that is measured
+HARDLY = 2  # queries: the clean text, and one more
+WIDE = 0.05  # half an interval that says little
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One reason for doubt, in plain words with its figures."""
+
+    name: str  # of the check, a few words
+    severity: Severity
+    text: str
+    keys: tuple[Key, ...] = ()  # the entries it is about
+
+
+Check = Callable[[Entry], Iterator[Finding]]
+
+
+def named(key: Key) -> str:
+    """A number in words."""
+    scores = " with calibrated scores" if key.scores == "calibrated" else ""
+    return f"{key.defence} under {key.attack} ({key.mode}, {key.data}, {key.encoder}){scores}"
+
+
+def points(value: float) -> str:
+    return f"{100 * value:.1f}"
+
+
+def percent(part: int, whole: int) -> str:
+    return f"{part} of {whole} ({100 * part / whole:.0f} %)"
+
+
+def setting(run: Run, name: str) -> object:
+    return run.records.header.get(name)
+
+
+def options(run: Run) -> Mapping[str, object]:
+    """The attack's."""
+    found = setting(run, "options")
+    return found if isinstance(found, dict) else {}
+
+
+def whole(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def attacked(entry: Entry) -> list[AttackResult]:
+    return [one for one in entry.results if one.outcome == "succeeded" or one.outcome in HELD]
+
+
+def won(entry: Entry) -> list[AttackResult]:
+    return [one for one in entry.results if one.outcome == "succeeded"]
+
+
+def contradictions(entry: Entry) -> Iterator[Finding]:
+    """Outcomes that the labels beside them deny: then CLA, CAA and SUCC have different denominators."""
+    wrong = [one for one in entry.results if one.outcome not in FAULTS and one.clean is not None
+             and (one.outcome == "skipped") != (one.clean != one.label)]
+    wrong += [one for one in won(entry) if one.predicted == one.label and not one.draws]  # new noise may overrule it
+    if wrong:
+        yield Finding("SUCC is not 1 - CAA/CLA", "serious",
+                      f"{named(entry.key)}: {len(wrong)} records contradict themselves (first: text {wrong[0].index}, "
+                      f"'{wrong[0].outcome}'), so clean accuracy and success were counted on different texts.",
+                      (entry.key,))
+
+
+def idle(entry: Entry) -> Iterator[Finding]:
+    """An attack that hardly asked anything did not attack."""
+    tried = attacked(entry)
+    if entry.key.mode not in ASKING or not tried:
+        return
+    few = [one for one in tried if one.queries + one.gradients <= HARDLY and one.outcome != "succeeded"]
+    if 2 * len(few) > len(tried):
+        yield Finding("hardly any query", "serious",
+                      f"{named(entry.key)}: on {percent(len(few), len(tried))} attacked texts the attack gave up after "
+                      f"at most {HARDLY} queries. It was not allowed to start, or is broken; the figure says nothing.",
+                      (entry.key,))
+    elif 5 * len(few) > len(tried):
+        yield Finding("hardly any query", "caution",
+                      f"{named(entry.key)}: on {percent(len(few), len(tried))} attacked texts the attack gave up after "
+                      f"at most {HARDLY} queries; its constraints left it nothing to try there.", (entry.key,))
+
+
+def no_slope(entry: Entry) -> Iterator[Finding]:
+    """Scores that never move guide no search."""
+    withstood = [one for one in attacked(entry) if one.outcome != "succeeded" and one.queries > HARDLY
+                 and one.probability is not None and one.probability_after is not None]
+    still = [one for one in withstood if one.probability == one.probability_after]
+    if entry.key.mode in ASKING and len(withstood) >= 20 and 3 * len(still) > len(withstood):
+        yield Finding("scores do not move", "caution",
+                      f"{named(entry.key)}: on {percent(len(still), len(withstood))} texts that held, the attack could "
+                      "not move the true label's probability by 0.0001. Scores may be masked or the model "
+                      "over-confident; look at calibrated scores and at attacks that need none.", (entry.key,))
+
+
+def noise(entry: Entry) -> Iterator[Finding]:
+    """A defence that draws must be asked more than once."""
+    runs = [run for run in entry.runs if setting(run, "noise") in ("fresh", "text")]
+    if not runs:
+        return
+    if any(not one.draws for one in won(entry)):
+        yield Finding("not asked again", "serious",
+                      f"{named(entry.key)}: the defence draws noise, and the texts that fooled it were not asked about "
+                      "again with new noise; luck is counted as success or as robustness.", (entry.key,))
+    else:
+        yield from lucky(entry)
+    if entry.key.mode in ASKING and any(whole(setting(run, "eot")) <= 1 for run in runs):
+        yield Finding("one draw", "caution",
+                      f"{named(entry.key)}: the defence draws noise and the attack saw one draw per question. An "
+                      "attack that averages over 10 or more (eot) is the fair one.", (entry.key,))
+
+
+def lucky(entry: Entry) -> Iterator[Finding]:
+    """Ever wrong, and wrong on most draws."""
+    again = [one for one in attacked(entry) if one.draws]
+    ever = sum(one.wrong_draws > 0 for one in again)
+    mostly = sum(2 * one.wrong_draws > one.draws for one in again)
+    if again and ever != mostly:
+        yield Finding("luck", "note",
+                      f"{named(entry.key)}: asked again with new noise about {len(again)} last texts, the defence was "
+                      f"wrong at least once on {ever} and mostly wrong on {mostly}; {len(won(entry))} count as "
+                      "successes.",
+                      (entry.key,))
+
+
+def invalid(entry: Entry) -> Iterator[Finding]:
+    """Adversarial texts that are the clean text, or no longer mean the same."""
+    found = won(entry)
+    if len(found) < 5:
+        return
+    same = sum(one.adversarial is None or one.adversarial == one.text for one in found)
+    if 20 * same > len(found):
+        yield Finding("unchanged texts", "serious",
+                      f"{named(entry.key)}: {percent(same, len(found))} adversarial texts equal the clean text.",
+                      (entry.key,))
+    measured = [one.similarity for one in found if one.similarity is not None]
+    far = sum(value < 0.5 for value in measured)
+    if measured and 5 * far > len(measured):
+        yield Finding("meaning lost", "caution",
+                      f"{named(entry.key)}: {percent(far, len(measured))} adversarial texts have a sentence similarity "
+                      "under 0.5 with the clean text; many may have changed their meaning, so the accuracy is too low.",
+                      (entry.key,))
+    if entry.changed is not None and entry.changed > 0.4:
+        yield Finding("most words changed", "caution",
+                      f"{named(entry.key)}: {points(entry.changed)} % of the words were changed on average over "
+                      f"{len(found)} successes; people may not read the same text.", (entry.key,))
+
+
+def short_texts(entry: Entry) -> Iterator[Finding]:
+    """A check of the sentence's meaning that is off for most texts."""
+    windows = [window(options(run)) for run in entry.runs]
+    least = max((size for size in windows if size is not None), default=None)
+    if least is None or not entry.results:
+        return
+    short = sum(one.words < least for one in entry.results)
+    if 2 * short > len(entry.results):
+        yield Finding("constraint off", "caution",
+                      f"{named(entry.key)}: {percent(short, len(entry.results))} texts are shorter than the {least} "
+                      "words from which the attack checks the sentence's meaning; on them it is not checked.",
+                      (entry.key,))
+
+
+def window(given: Mapping[str, object]) -> int | None:
+    """From how many words on the attack compares sentences, where it leaves out shorter texts."""
+    if given.get("overlaid"):
+        return 15  # TextDefender's check, laid over every attack
+    size = given.get("window")
+    return size if given.get("similarity") is not None and given.get("skip_short") and isinstance(size, int) else None
+
+
+def defence_off(entry: Entry) -> Iterator[Finding]:
+    """Clean accuracy with the defence on that equals the one with it off, to the decimal."""
+    acts = any(one.hidden for one in entry.results) or any(
+        setting(run, "noise") in ("fresh", "text") or setting(run, "passes") not in (None, "1") for run in entry.runs)
+    if not acts or entry.key.defence == PLAIN or entry.clean is None or entry.undefended is None:
+        return
+    if points(entry.clean.mean) == points(entry.undefended.mean):
+        asked = [one for one in entry.results if one.undefended is not None and one.clean is not None]
+        other = sum(one.undefended != one.clean for one in asked)
+        yield Finding("clean accuracy unchanged", "note" if other else "serious",
+                      f"{named(entry.key)}: clean accuracy is {points(entry.clean.mean)} with the defence on and off; "
+                      f"it changed the label of {other} of {len(asked)} clean texts. "
+                      + ("The two may agree by chance." if other else "Was it switched on?"), (entry.key,))
+
+
+def faults(entry: Entry) -> Iterator[Finding]:
+    if entry.faults:
+        broken = [one for one in entry.results if one.outcome in FAULTS]
+        reason, times = Counter(one.reason or "no reason given" for one in broken).most_common(1)[0]
+        yield Finding("faults", "serious" if 20 * entry.faults > len(entry.results) else "caution",
+                      f"{named(entry.key)}: victim or attack broke down on {percent(entry.faults, len(entry.results))} "
+                      f"texts, which are left out (most often, {times} times: {reason:.120}).", (entry.key,))
+
+
+CHECKS: Sequence[Check] = (contradictions, idle, no_slope, noise, invalid, short_texts, defence_off, faults)

@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A grid: what is to be measured, read from a TOML file, all of its mistakes reported at once."""
+
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from os.path import relpath
+from pathlib import Path
+from typing import Any, cast
+
+from dualmask.attacks import ATTACKS, build_attack
+from dualmask.cards import Catalogue
+from dualmask.defences import DEFENCES, build_defence
+from dualmask.errors import OptionError, did_you_mean
+from dualmask.evaluation.records import Cell, Mode, Scores
+from dualmask.evaluation.values import Mistakes, checked
+from dualmask.hub import parse as hub_id
+from dualmask.options import TrainingOptions, make_options
+from dualmask.resources import RESOURCES
+from dualmask.text.examples import NAMED
+from dualmask.text.splits import may_be_on_hub
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataEntry:
+    """Labelled texts. Of a part at most so many rows are used, drawn by class; without a number, all."""
+
+    name: str
+    source: str  # a file, a folder (from the grid's file), a hub data set or a resource
+    train: int | None = None
+    validation: int | None = None
+    test: int | None = None
+    text_column: str | None = None  # found by name unless given
+    label_column: str | None = None
+    pair_column: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderEntry:
+    name: str
+    source: str  # a resource, a folder (from the grid's file) or a hub id
+
+
+@dataclass(frozen=True, kw_only=True)
+class DefenceEntry:
+    name: str
+    defence: str
+    preset: str
+    options: Mapping[str, object] = field(default_factory=dict)
+    training: Mapping[str, object] = field(default_factory=dict)  # the grid's, changed by its own
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackEntry:
+    name: str
+    attack: str
+    preset: str
+    options: Mapping[str, object] = field(default_factory=dict)
+    samples: int | None = None  # texts, where they are not as many as the grid's
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """Every combination of data, encoders, defences, attacks, modes, scores and seeds is a cell of a table."""
+
+    name: str
+    data: tuple[DataEntry, ...]
+    defences: tuple[DefenceEntry, ...]
+    attacks: tuple[AttackEntry, ...] = ()
+    encoders: tuple[EncoderEntry, ...] = (EncoderEntry(name="minilm", source="minilm"),)
+    modes: tuple[Mode, ...] = ("adaptive",)
+    scores: tuple[Scores, ...] = ("raw",)  # what attacks see in the modes that ask the defended classifier
+    seeds: tuple[int, ...] = (0,)  # of training
+    samples: int = 1000  # test texts, the same ones for every defence; all where there are fewer
+    sample_seed: int = 0
+    attack_seed: int = 0
+    eot: int = 1  # answers that are averaged for each question, for defences with noise
+    draws: int = 10  # and new answers about each final text
+    measure: str = "minilm"  # the sentence encoder that compares texts; none: they are not compared
+    training: Mapping[str, object] = field(default_factory=dict)  # over every defence's own settings
+    text: str = field(default="", metadata={"given": False})  # of the file
+
+    @property
+    def plain(self) -> DefenceEntry | None:
+        """The classifier without a defence, whose adversarial texts are shown to the others."""
+        return next((one for one in self.defences if one.defence == "plain"), None)
+
+
+LISTS: Mapping[str, type] = {"data": DataEntry, "encoders": EncoderEntry, "defences": DefenceEntry,
+                             "attacks": AttackEntry}
+WHAT = {"data": "source", "encoders": "source", "defences": "defence", "attacks": "attack"}
+EXAMPLES = {"data": "rotten-tomatoes", "encoders": "minilm", "defences": "ddm", "attacks": "textfooler"}
+LEAST = {"samples": 1, "eot": 1, "draws": 0, "train": 2, "validation": 2, "test": 1}
+
+
+def read_grid(path: Path) -> Grid:
+    """A grid's file. Paths in it are relative to it; a grid without a name has the file's."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        values = tomllib.loads(text)
+    except FileNotFoundError:
+        near = sorted(other.name for other in path.parent.glob("*.toml")) if path.parent.is_dir() else []
+        raise OptionError(f"{path} does not exist; give a grid's file (TOML)"
+                          + (f". There: {', '.join(near)}" if near else ".")) from None
+    except UnicodeDecodeError as error:
+        raise OptionError(f"{path}, byte {error.start}: not UTF-8; save the grid as UTF-8 text.") from None
+    except tomllib.TOMLDecodeError as error:
+        lines = text.split("\n")
+        end = f"at line {len(lines)}, column {len(lines[-1]) + 1}"
+        raise OptionError(f"{path} is no TOML: {str(error).replace('at end of document', f'{end}, the end')}") from None
+    mistakes = Mistakes()
+    grid = make_grid({"name": named(path.stem), **values}, mistakes, folder=path.parent)
+    if mistakes or grid is None:
+        count = f"{len(mistakes)} mistakes" if len(mistakes) > 1 else "a mistake"
+        raise OptionError("\n  ".join([f"{path} has {count}; nothing was run:", *mistakes]))
+    return replace(grid, text=text)
+
+
+def make_grid(values: Mapping[str, object], mistakes: Mistakes, *, folder: Path) -> Grid | None:
+    """The grid, or None where there are mistakes, which are added to the others."""
+    given = {name: value for name, value in values.items() if name not in LISTS}
+    settings = checked(Grid, given, mistakes, least=LEAST)
+    fits_cell(settings.get("name", "grid"), mistakes, "name")
+    for name in ("modes", "scores", "seeds"):
+        unlike(settings.get(name, ("one",)), mistakes, name)
+    training = fits_training(settings.get("training", {}), mistakes, "training")
+    for name in LISTS:
+        if name in values:
+            settings[name] = entries(name, values[name], mistakes, folder=folder, training=training)
+    modes = cast(tuple[str, ...], settings.get("modes", ("adaptive",)))
+    needed = ["data", "defences", *(["attacks"] if set(modes) - {"defence-aware"} else [])]
+    for name in needed:
+        if name not in values:
+            mistakes.add(name, f"missing; list at least one, such as {name} = [\"{EXAMPLES[name]}\"]")
+    return None if mistakes else Grid(**cast(dict[str, Any], settings))
+
+
+def entries(
+    name: str, given: object, mistakes: Mistakes, *, folder: Path, training: Mapping[str, object],
+) -> tuple[object, ...]:
+    """The entries of a list, each a name or a table; those with mistakes are left out."""
+    if not isinstance(given, list) or not given:
+        mistakes.add(name, f"expected a list of at least one, got {given!r:.40}")
+        return ()
+    found: list[DataEntry | EncoderEntry | DefenceEntry | AttackEntry] = []
+    for number, one in enumerate(given):
+        place, before = f"{name}[{number}]", len(mistakes)
+        table = long_form(name, one)
+        values = checked(LISTS[name], table, mistakes, place=place, least=LEAST)
+        if WHAT[name] not in table:
+            mistakes.add(place, f"{WHAT[name]} is missing; such as {WHAT[name]} = \"{EXAMPLES[name]}\"")
+        if name in ("data", "encoders"):
+            fits_source(values, mistakes, place, folder=folder, kind=name)
+        elif name == "attacks":
+            fits_attack(values, mistakes, place)
+        else:
+            fits_defence(values, mistakes, place, training=training)
+        if len(mistakes) == before:
+            found.append(LISTS[name](**values))
+            fits_cell(found[-1].name, mistakes, f"{place}.name")
+    if found:
+        unlike([one.name for one in found], mistakes, name)
+    return tuple(found)
+
+
+def fits_cell(name: object, mistakes: Mistakes, place: str) -> None:
+    with mistakes.of(place):
+        Cell(*(str(name),) * 4, "adaptive", 0)
+
+
+def long_form(name: str, given: object) -> dict[str, object]:
+    """An entry as a table: what it is follows from its name, or its name from what it is."""
+    what = WHAT[name]
+    values = dict(given) if isinstance(given, Mapping) else {what: given}
+    if "name" in values and what != "source":
+        values.setdefault(what, values["name"])
+    if isinstance(given := values.get(what), str):
+        values.setdefault("name", named(given.rpartition("/")[2].partition("@")[0]))
+        known: Catalogue[Any] = ATTACKS if what == "attack" else DEFENCES
+        if what != "source" and given == values["name"]:
+            with suppress(OptionError):  # it is told where the entry is checked
+                values["name"] = known.find(given).name
+    return values
+
+
+def named(source: str) -> str:
+    """A name for a file or a hub id, without its ending and what a cell's name may not have."""
+    bare = re.sub(r"(\.(csv|tsv|jsonl|json|parquet))?(\.(gz|bz2|xz|zst))?$", "", source)
+    return re.sub(r"[^\w+-]+", "-", bare).strip("-") or source
+
+
+def fits_source(values: dict[str, object], mistakes: Mistakes, place: str, *, folder: Path, kind: str) -> None:
+    """Paths become those from the current folder; names of resources and hub ids stay as they are."""
+    known = [name for name in RESOURCES if RESOURCES[name].kind == "encoder"] if kind == "encoders" else list(NAMED)
+    source = str(values.get("source", known[0]))
+    if source in known:
+        return
+    if (folder / source).exists():
+        values["source"] = source if Path(source).is_absolute() else relpath(folder / source)
+    elif not may_be_elsewhere(source, kind, known):
+        mistakes.add(f"{place}.source", f"{folder / source} does not exist, nor is it a resource"
+                                        f"{did_you_mean(source, known)} From a hub give owner/name.")
+
+
+def may_be_elsewhere(source: str, kind: str, known: Sequence[str]) -> bool:
+    """Whether a hub may have it; a lone word that is nearly a resource's name is a slip."""
+    slip = "/" not in source and bool(get_close_matches(source, known))
+    return not slip and bool(may_be_on_hub(source) if kind == "data" else hub_id(source))
+
+
+def fits_training(given: object, mistakes: Mistakes, place: str) -> Mapping[str, object]:
+    """What of the training options can be used."""
+    values = cast(Mapping[str, object], given)
+    if "seed" in values:
+        mistakes.add(f"{place}.seed", "give it in the list 'seeds', which is that of every defence")
+    found = checked(TrainingOptions, {name: one for name, one in values.items() if name != "seed"}, mistakes,
+                    place=place)
+    with mistakes.of(place):
+        make_options(TrainingOptions, found)
+    return found
+
+
+def fits_defence(
+    values: dict[str, object], mistakes: Mistakes, place: str, *, training: Mapping[str, object],
+) -> None:
+    own = fits_training(values.get("training", {}), mistakes, f"{place}.training")
+    values["training"] = {**training, **own}
+    if fits_method(values, DEFENCES, mistakes, place):
+        with mistakes.of(f"{place}.options"):
+            build_defence(str(values["defence"]), preset=str(values["preset"]), options=options_of(values))
+
+
+def fits_attack(values: dict[str, object], mistakes: Mistakes, place: str) -> None:
+    if fits_method(values, ATTACKS, mistakes, place):
+        with mistakes.of(f"{place}.options"):
+            build_attack(str(values["attack"]), preset=str(values["preset"]), options=options_of(values))
+
+
+def options_of(values: Mapping[str, object]) -> Mapping[str, object]:
+    return cast(Mapping[str, object], values.get("options", {}))
+
+
+def fits_method(values: dict[str, object], known: Catalogue[Any], mistakes: Mistakes, place: str) -> bool:
+    """Whether a defence or an attack is one that there is, with its preset and options; it gets its own spelling."""
+    kind, before = next(iter(known.values())).noun, len(mistakes)
+    if kind not in values:
+        return False
+    with mistakes.of(place):
+        values[kind] = known.find(str(values[kind])).name
+        method = known[str(values[kind])]
+        checked(method.Options, options_of(values), mistakes, place=f"{place}.options")
+        with mistakes.of(f"{place}.preset"):
+            known.preset(method.name, str(values.setdefault("preset", next(iter(method.presets)))))
+    return len(mistakes) == before
+
+
+def unlike(names: object, mistakes: Mistakes, place: str) -> None:
+    """Two entries of one name would be one cell."""
+    counts = Counter(cast(tuple[object, ...], names))
+    for name, count in counts.items():
+        if count > 1:
+            mistakes.add(place, f"{name} is there {count} times; leave one, or give each a name of its own")
+    if not counts:
+        mistakes.add(place, "expected at least one, got an empty list")

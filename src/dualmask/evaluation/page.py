@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A report as one page of HTML that needs nothing else: no script, no network, light or dark, for phones and paper."""
+
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from string import Template
+
+from dualmask import __version__
+from dualmask.evaluation.axes import percent, shown, tinted
+from dualmask.evaluation.entries import PLAIN, WORST, Entry, Share
+from dualmask.evaluation.page_details import glossary, missing, provenance
+from dualmask.evaluation.page_plots import plots
+from dualmask.evaluation.page_tables import cost_table, counted, main_table, p_value, paired_table, table_title
+from dualmask.evaluation.report import Line, Report, Table
+from dualmask.evaluation.reported import CAUTION
+from dualmask.evaluation.specimens import card, specimens
+
+EXAMPLES = {"adaptive": 12, "defence-aware": 6}  # of a table; of other modes fewer
+OTHER_EXAMPLES, MOST_EXAMPLES, OPEN_EXAMPLES = 4, 60, 6
+HEADLINES = 3  # rows that the words on top name, beside plain
+# Nothing may run or be loaded, whatever a text holds that escaped our escaping
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
+PAGE = Template("""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="$policy">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>$title</title>
+<style>
+$style</style>
+</head>
+<body>
+<main>
+<header>
+<h1>$title</h1>
+$headline<nav aria-label="Sections"><ul>$links</ul></nav>
+</header>
+$body</main>
+<footer>$foot Every figure is computed from the records.</footer>
+</body>
+</html>
+""")
+
+
+def html(report: Report) -> str:
+    """The whole page."""
+    tints = tints_of(report)
+    sections = [
+        ("doubts", "Why you might not believe this", doubts(report)),
+        ("figures", "Accuracy under attack", tables(report)),
+        ("plots", "Plots", all_plots(report, tints)),
+        ("examples", "Examples", examples(report)),
+        ("missing", "What is missing", missing(report)),
+        ("words", "What the words mean", glossary()),
+        ("origin", "Where the figures come from",
+         f"<details><summary>Versions, machines, options and seeds</summary>{provenance(report)}</details>"),
+    ]
+    links = "".join(f'<li><a href="#{name}">{title}</a></li>' for name, title, _ in sections)
+    body = "".join(f'<section id="{name}"><h2>{title}</h2>\n{content}</section>\n' for name, title, content in sections)
+    cells = sum(len(one.runs) for one in report.entries)
+    style = (files("dualmask") / "assets" / "report.css").read_text(encoding="utf-8")
+    return PAGE.substitute(
+        policy=POLICY, title=shown(report.title), style=style, headline=headline(report, tints), links=links, body=body,
+        foot=f"{counted(report.records, 'record')}, {counted(cells, 'cell')}; written by dualmask {__version__}.")
+
+
+def tints_of(report: Report) -> dict[str, int]:
+    """A colour and a mark for each defence, the same in every plot; plain, if there, is grey."""
+    names = sorted({entry.key.defence for entry in report.entries} - {PLAIN})
+    return {PLAIN: 0, **{name: place for place, name in enumerate(names, start=1)}}
+
+
+def headline(report: Report, tints: Mapping[str, int]) -> str:
+    """What was found, in words: one paragraph for each classifier's adaptive table, or for the first there is."""
+    chosen = [table for table in report.tables if table.mode == "adaptive" and table.scores == "raw"]
+    return "".join(headline_of(table, tints) for table in chosen or report.tables[:1])
+
+
+def headline_of(table: Table, tints: Mapping[str, int]) -> str:
+    column = WORST if WORST in table.columns else table.attacks[0]
+    lines = [(line, line.clean, robust) for line in table.lines if line.clean and (robust := line.robust(column))]
+    if not lines:
+        return ""
+    order = sorted(lines, key=lambda one: (one[0].defence == PLAIN, -one[2].mean))
+    named = [*order[:HEADLINES], *(one for one in order[HEADLINES:] if one[0].defence == PLAIN)]
+    first = named[0][0]
+    attack = f"the worst of {counted(len(first.worst.keys), f'{table.mode} attack')}" \
+        if column == WORST and first.worst and len(first.worst.keys) > 1 else f"{table.mode} {table.attacks[0]}"
+    _, clean, robust = named[0]
+    words = [f"<b>{shown(first.defence)}</b>: {percent(clean.mean)} right on clean texts, "
+             f"<b>{percent(robust.mean)}</b> (95 % interval {interval(robust)}) under {shown(attack)}"]
+    words += [f"<b>{shown(line.defence)}</b>: {percent(clean.mean)} and <b>{percent(robust.mean)}</b> "
+              f"({interval(robust)})" for line, clean, robust in named[1:]]
+    left = f"; {counted(len(order) - len(named), 'more defence')} below" if len(order) > len(named) else ""
+    basis = f"on {counted(clean.texts, 'text')}, {counted(clean.seeds, 'seed')}"
+    bars = "".join(bar(line.defence, tints[line.defence], clean, robust) for line, clean, robust in named)
+    return (f'<div class="headline"><p class="where">{shown(table.data)}, {shown(table.encoder)}</p>'
+            f"<p>{'; '.join(words)}{left}; {basis}.{compared(table, first, column)}</p>"
+            f'<div class="bars" aria-hidden="true">{bars}</div></div>\n')
+
+
+def interval(share: Share) -> str:
+    return f"{100 * share.interval.low:.0f} to {100 * share.interval.high:.0f}"
+
+
+def compared(table: Table, line: Line, column: str) -> str:
+    """Whether the best row differs from plain, and how surely."""
+    test = table.tests.get((line.defence, column))
+    if test is None:
+        return ""
+    low, high = test.difference.interval
+    word = "above" if test.difference.value > 0 else "below"
+    gap = (f"Under attack {shown(line.defence)} is {abs(100 * test.difference.value):.1f} points {word} plain "
+           f"({100 * low:+.1f} to {100 * high:+.1f}")
+    return f" {gap}; p {equals(test.corrected)})." if test.significant else f" {gap}), which may be chance."
+
+
+def equals(value: float) -> str:
+    text = p_value(value)
+    return shown(text if text.startswith("<") else f"= {text}")
+
+
+def bar(name: str, tint: int, clean: Share, robust: Share) -> str:
+    return (f'<div class="{tinted(tint)}"><span>{shown(name)}</span><div class="track">'
+            f'<i class="clean" style="width:{100 * clean.mean:.1f}%"></i>'
+            f'<i class="robust" style="width:{100 * robust.mean:.1f}%"></i></div>'
+            f"<span>{percent(clean.mean)} → {percent(robust.mean)}</span></div>")
+
+
+def doubts(report: Report) -> str:
+    """Always there: also where no check found anything, figures have limits."""
+    if not report.doubts:
+        return ('<div class="doubts"><p>No automatic check found a reason for doubt. That proves nothing: other '
+                "attacks may still succeed.</p></div>\n")
+    items = "".join(f'<li class="{found.severity}"><b class="severity">{found.severity}</b> '
+                    f"<b>{shown(found.name)}:</b> {shown(found.text)}</li>" for found in report.doubts)
+    return f'<div class="doubts"><ul>{items}</ul></div>\n'
+
+
+def tables(report: Report) -> str:
+    parts = []
+    for table in report.tables:
+        content = main_table(table)
+        tests = paired_table(table)
+        more = f"<details><summary>What the attacks cost</summary>{cost_table(table)}</details>"
+        if tests:
+            more += f"<details><summary>Paired tests against plain</summary>{tests}</details>"
+        parts.append(f"<h3>{shown(table_title(table))}</h3>\n{content}{more}\n")
+    if any(line.gaps or line.clean_gap for table in report.tables for line in table.lines):
+        parts.append(f'<p class="notes">Reported: {shown(report.reported.source)}. {shown(CAUTION)}</p>\n')
+    return "".join(parts)
+
+
+def all_plots(report: Report, tints: Mapping[str, int]) -> str:
+    """Those of the first table open, the others folded."""
+    parts = ['<p class="notes">Shaded bands and thin lines are 95 % intervals. Point at a mark for its figures.</p>']
+    for place, table in enumerate(report.tables):
+        opened = " open" if place == 0 else ""
+        parts.append(f'<details class="board"{opened}><summary><h3>{shown(table_title(table))}</h3></summary>'
+                     f"{plots(table, tints)}</details>\n")
+    return "".join(parts)
+
+
+def examples(report: Report) -> str:
+    cards: list[str] = []
+    for table in report.tables:
+        group: Sequence[Entry] = [entry for line in table.lines for entry in line.entries.values()]
+        most = min(EXAMPLES.get(table.mode, OTHER_EXAMPLES), MOST_EXAMPLES - len(cards))
+        cards += map(card, specimens(group, most=most))
+    if not cards:
+        return "<p>No text was changed by an attack, so there is nothing to show.</p>\n"
+    key = ('<p class="notes key"><mark class="old">word</mark> is going to be changed, <mark class="new">word</mark> '
+           "was changed by the attack, <del>word</del> was hidden from the network by the defence. Bars show the "
+           "probability of the text's true class. Chosen: texts on which defences disagree, successes by few changes, "
+           "and texts that held against many queries.</p>\n")
+    rest = (f"<details><summary>{counted(len(cards) - OPEN_EXAMPLES, 'more example')}</summary>"
+            f"{''.join(cards[OPEN_EXAMPLES:])}</details>\n") if len(cards) > OPEN_EXAMPLES else ""
+    return key + "".join(cards[:OPEN_EXAMPLES]) + rest

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A report's tables for a paper, in LaTeX."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from dualmask.evaluation.entries import PLAIN, WORST, Share
+from dualmask.evaluation.report import CLEAN, Line, Report, Table, rank
+from dualmask.evaluation.report_tables import MODE_WORDS, mode_name, reported_rows
+from dualmask.evaluation.reported import CAUTION
+
+PREAMBLE = "% Put \\usepackage{booktabs} and \\usepackage{graphicx} into the preamble."
+MARKS = {1: r"\textbf", 2: r"\underline"}
+SPECIAL = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "±": r"$\pm$",
+    "<": r"$<$", ">": r"$>$", "|": r"$|$", '"': "''", "\n": " ",
+}
+READING = ("CLA, accuracy on clean texts with the defence on; CAA, accuracy under attack; SUCC, share of the right "
+           "texts that the attack flips. Bold is the best figure of a column, underlined the second best")
+TESTED = (r"$^\dagger$ differs from plain on the same texts (exact paired test over texts, Holm's correction over the "
+          "table, $p < 0.05$; the bootstrap interval over texts and seeds leaves out 0)")
+
+
+def escaped(text: str) -> str:
+    """Names and sentences as LaTeX prints them."""
+    return re.sub("|".join(map(re.escape, SPECIAL)), lambda found: SPECIAL[found[0]], text)
+
+
+def latex(report: Report) -> str:
+    """All tables: best bold, second underlined, a dagger where a test against plain found a difference."""
+    parts = [PREAMBLE, *map(latex_table, report.tables)]
+    rows = [[escaped(cell) for cell in row] for row in reported_rows(report)]
+    if len(rows) > 1:
+        caption = f"Reported beside measured. {CAUTION} Source: {report.reported.source}."
+        parts.append(floated("lllllrlrl", [joined(rows[0])], map(joined, rows[1:]), caption=escaped(caption),
+                             label="tab:reported"))
+    return "\n\n".join(parts) + "\n"
+
+
+def latex_table(table: Table) -> str:
+    worst = WORST in table.columns
+    names = [rf"\multicolumn{{2}}{{c}}{{{escaped(attack)}}}" for attack in table.attacks]
+    rules = "".join(rf"\cmidrule(lr){{{2 * place + 3}-{2 * place + 4}}}" for place in range(len(table.attacks)))
+    heads = [joined(["", "", *names, *(["worst case"] if worst else [])]) + rules,
+             joined(["defence", "CLA", *(r"CAA & SUCC" for _ in table.attacks), *(["CAA"] if worst else [])])]
+    label = re.sub(r"[^a-z0-9]+", "-", f"{table.data} {table.encoder} {mode_name(table)}".lower())
+    return floated("lr" + "rr" * len(table.attacks) + "r" * worst, heads, map(joined, lines(table)),
+                   caption=caption(table), label=f"tab:{label}")
+
+
+def caption(table: Table) -> str:
+    shares = [share for line in table.lines for column in table.columns if (share := line.robust(column))]
+    widest = max((share.interval.high - share.interval.low for share in shares), default=0.0)
+    about = f"{table.data}, {table.encoder}, {mode_name(table)}: {MODE_WORDS[table.mode]}."
+    count = f" {behind(shares)}; the intervals over texts (Wilson, 95 %) are at most ±{50 * widest:.1f} points."
+    seeds = " Subscripts are standard deviations over seeds." if any(share.seeds > 1 for share in shares) else ""
+    return escaped(f"{about} {READING}.{count}{seeds}") + (f" {TESTED}." if table.tests else "")
+
+
+def behind(shares: Sequence[Share]) -> str:
+    """Texts and seeds that the figures stand on."""
+    texts, seeds = ([getattr(share, name) for share in shares] or [0] for name in ("texts", "seeds"))
+    told = [str(min(found)) if min(found) == max(found) else f"{min(found)} to {max(found)}"
+            for found in (texts, seeds)]
+    return f"{told[0]} texts, training seeds: {told[1]}"
+
+
+def lines(table: Table) -> Iterator[list[str]]:
+    if table.zero_by_construction and all(line.defence != PLAIN for line in table.lines):
+        yield ["plain (by construction)", "", *("0.0 & 100.0" for _ in table.attacks)]
+    for line in table.lines:
+        cells = [f"{accuracy(table, line, attack)} & {success(table, line, attack)}" for attack in table.attacks]
+        yield [escaped(line.defence), accuracy(table, line, CLEAN), *cells,
+               *([accuracy(table, line, WORST)] if WORST in table.columns else [])]
+
+
+def success(table: Table, line: Line, attack: str) -> str:
+    """The lower, the better."""
+    found = {one.defence: one.entries[attack].success for one in table.lines if attack in one.entries}
+    return value(found.get(line.defence),
+                 rank({name: -share.mean for name, share in found.items() if share}, line.defence))
+
+
+def value(share: Share | None, place: int | None) -> str:
+    if share is None:
+        return "--"
+    shown = f"{100 * share.mean:.1f}"
+    deviation = rf"$_{{\pm {100 * share.deviation:.1f}}}$" if share.deviation is not None else ""
+    return (f"{MARKS[place]}{{{shown}}}" if place else shown) + deviation
+
+
+def accuracy(table: Table, line: Line, column: str) -> str:
+    test = table.tests.get((line.defence, column))
+    shown = value(line.robust(column), table.place(line.defence, column))
+    return shown + (r"$^\dagger$" if test and test.significant else "")
+
+
+def joined(cells: Sequence[str]) -> str:
+    return " & ".join(cells) + r" \\"
+
+
+def floated(columns: str, heads: Sequence[str], rows: Iterator[str], *, caption: str, label: str) -> str:
+    """A table float in booktabs' manner, as wide as the page at most."""
+    body = [r"\begin{table*}[t]", r"\centering", rf"\caption{{{caption}}}", rf"\label{{{label}}}",
+            r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%", rf"\begin{{tabular}}{{{columns}}}",
+            r"\toprule", *heads, r"\midrule", *rows, r"\bottomrule", r"\end{tabular}}", r"\end{table*}"]
+    return "\n".join(body)

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A report as Markdown, and as a few rows for a terminal."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from dualmask.evaluation.comparison import PairedTest
+from dualmask.evaluation.entries import PLAIN, WORST, Entry, Share
+from dualmask.evaluation.records import Mode
+from dualmask.evaluation.report import Gap, Line, Report, Table
+from dualmask.evaluation.reported import CAUTION
+
+NOTHING = "-"
+MODE_WORDS: Mapping[Mode, str] = {
+    "adaptive": "the attack asks the defended classifier itself",
+    "transfer": "texts made against the plain classifier, then shown to the defended one; flatters many defences",
+    "transfer-successful": "only texts that fooled the plain classifier, whose accuracy is 0 by construction",
+    "defence-aware": "attacks that ask the defended classifier and know how the defence works",
+}
+SETTINGS = {
+    "preset": "Preset", "samples": "Texts drawn", "sample_seed": "Seed of the draw", "seed": "Seed of the attack",
+    "passes": "Forward passes for a prediction", "noise": "Noise", "eot": "Draws that the attack averages over",
+    "draws": "Draws that verify a success", "temperature": "Temperature of the scores",
+}
+LEGEND = (
+    "CLA: accuracy on clean texts, the defence on. CAA: accuracy under attack; a text that was wrong from the start "
+    "counts as wrong. SUCC: share of the texts that were right which the attack flipped; CAA = CLA (1 - SUCC). Worst "
+    "case: a text holds only if every attack failed on it. ± is the standard deviation over training seeds, [ ] "
+    "Wilson's 95 % interval over the texts of one seed (more seeds add no texts). † differs from plain on the same "
+    "texts: exact paired test over texts (McNemar's for one seed), Holm's correction over the table, p < 0.05, and the "
+    "95 % bootstrap interval over texts and seeds leaves out 0. **Bold** is the highest of a column; within the "
+    "intervals that is no ranking.")
+
+
+def number(value: float | None, form: str = ".1f") -> str:
+    return NOTHING if value is None else format(value, form)
+
+
+def figure(share: Share | None, *, interval: bool = True) -> str:
+    """In points: mean, deviation, interval."""
+    if share is None:
+        return NOTHING
+    deviation = f" ± {100 * share.deviation:.1f}" if share.deviation is not None else ""
+    bounds = f" [{100 * share.interval.low:.1f}, {100 * share.interval.high:.1f}]" if interval else ""
+    return f"{100 * share.mean:.1f}{deviation}{bounds}"
+
+
+def probability(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def mode_name(table: Table) -> str:
+    return table.mode + (", calibrated scores" if table.scores == "calibrated" else "")
+
+
+def behind(share: Share | None) -> str:
+    """What a figure stands on."""
+    return "no texts" if share is None else f"{share.texts} x {share.seeds}"
+
+
+def rendered(rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table whose columns also line up in a terminal."""
+    escaped = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows]
+    widths = [max(3, *map(len, column)) for column in zip(*escaped, strict=True)]
+    lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |"
+             for row in escaped]
+    return "\n".join([lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]])
+
+
+def markdown(report: Report) -> str:
+    """The whole report as a text."""
+    parts = [f"# {report.title}", f"{report.records:,} records, {len(report.entries)} figures.",
+             *problem_lines(report), "## In short", rendered(headline(report))]
+    if report.doubts:
+        parts += ["## Why you might not believe this",
+                  "\n".join(f"* **{one.severity}**, {one.name}: {one.text}" for one in report.doubts)]
+    for table in report.tables:
+        parts += table_parts(table)
+    if any(line.reported or line.clean_gap for table in report.tables for line in table.lines):
+        parts += ["## Reported beside measured", f"{CAUTION} Source: {report.reported.source}. 'far' marks a "
+                  "difference of more than two deviations or, with one seed, a reported figure outside the interval.",
+                  rendered(reported_rows(report))]
+    parts += ["## How to read this", LEGEND]
+    if report.about:
+        parts += ["## How it was made",
+                  "\n".join(f"* {name}: {'; '.join(values)}" for name, values in report.about.items())]
+    return "\n\n".join(parts) + "\n"
+
+
+def problem_lines(report: Report) -> list[str]:
+    if not report.problems:
+        return []
+    return ["## Files that are not in this report", "\n".join(f"* {one}" for one in report.problems)]
+
+
+def table_parts(table: Table) -> Iterator[str]:
+    yield f"## {table.data}, {table.encoder}: {mode_name(table)}"
+    yield f"CAA in points; {MODE_WORDS[table.mode]}."
+    yield rendered(main_rows(table))
+    yield rendered(detail_rows(table))
+    yield from settings_line(table)
+    reasons: dict[str, list[str]] = {}
+    for (defence, column), reason in table.untested.items():
+        reasons.setdefault(reason, []).append(f"{defence} {column}")
+    if reasons:
+        yield "\n".join(f"* Not tested against plain: {', '.join(names)}; {reason}."
+                        for reason, names in reasons.items())
+
+
+def settings_line(table: Table) -> Iterator[str]:
+    """What the headers say of how the attacks were run; where rows differ, each value with its rows."""
+    told = []
+    for name, words in SETTINGS.items():
+        found: dict[str, dict[str, None]] = {}
+        for line in table.lines:
+            for run in (run for one in line.entries.values() for run in one.runs):
+                if run.records.header.get(name) is not None:
+                    found.setdefault(str(run.records.header[name]), {})[line.defence] = None
+        if found:
+            told.append(f"{words}: " + "; ".join(
+                value + (f" ({', '.join(names)})" if len(found) > 1 else "") for value, names in found.items()))
+    if told:
+        yield "Settings. " + ". ".join(told) + "."
+
+
+def main_rows(table: Table) -> list[list[str]]:
+    rows = [["defence", "CLA", "CLA, defence off", *table.columns]]
+    if table.zero_by_construction and all(line.defence != PLAIN for line in table.lines):
+        rows.append(["plain (by construction)", NOTHING, NOTHING, *("0.0" for _ in table.columns)])
+    return rows + [[line.defence, figure(line.clean), figure(line.undefended, interval=False),
+                    *(main_cell(table, line, column) for column in table.columns)] for line in table.lines]
+
+
+def main_cell(table: Table, line: Line, column: str) -> str:
+    text = figure(line.robust(column))
+    test = table.tests.get((line.defence, column))
+    return (f"**{text}**" if table.place(line.defence, column) == 1 else text) + (
+        " †" if test and test.significant else "")
+
+
+def detail_rows(table: Table) -> list[list[str]]:
+    rows = [["defence", "attack", "SUCC", "texts x seeds", "queries (read)", "words changed %", "similarity",
+             "s a text", "faults", "missing", "against plain", "p (Holm)"]]
+    for line in table.lines:
+        rows += [detail_row(one, table.tests.get((line.defence, attack))) for attack, one in line.entries.items()]
+        if line.worst:
+            share = line.worst.robust
+            rows.append([line.defence, WORST, NOTHING, behind(share), *[NOTHING] * 4,
+                         str(sum(one.faults for one in line.worst.counts)), NOTHING,
+                         *test_cells(table.tests.get((line.defence, WORST)))])
+    return rows
+
+
+def detail_row(one: Entry, test: PairedTest | None) -> list[str]:
+    changed = None if one.changed is None else 100 * one.changed
+    return [one.key.defence, one.key.attack, figure(one.success), behind(one.robust),
+            NOTHING if one.queries is None else f"{one.queries:.0f} ({number(one.rows, '.0f')})", number(changed),
+            number(one.similarity, ".2f"), number(one.seconds, ".2f"), str(one.faults), str(one.missing),
+            *test_cells(test)]
+
+
+def test_cells(test: PairedTest | None) -> list[str]:
+    if test is None:
+        return [NOTHING, NOTHING]
+    value, (low, high) = test.difference
+    return [f"{100 * value:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}] on {test.texts} x {test.seeds}",
+            probability(test.corrected)]
+
+
+def reported_rows(report: Report) -> list[list[str]]:
+    """Every measured figure that has a reported one."""
+    rows = [["data", "encoder", "mode", "defence", "figure", "reported", "measured", "difference", ""]]
+    for table in report.tables:
+        data = f"{table.data} (reported: {table.similar_data}, other texts)" if table.similar_data else table.data
+        for line in table.lines:
+            found: list[tuple[str, Gap | None, Share | None]] = [("CLA", line.clean_gap, line.clean)]
+            found += [(f"CAA {attack}", gap, line.entries[attack].robust) for attack, gap in line.gaps.items()]
+            rows += [[data, table.encoder, mode_name(table), line.defence, name, f"{gap.reported:.1f}", figure(share),
+                      f"{gap.difference:+.1f}", "far" if gap.far else ""] for name, gap, share in found if gap]
+    return rows
+
+
+def headline(report: Report) -> list[list[str]]:
+    """The few columns that a person understands: for each mode and defence the accuracies; names in the first row."""
+    attacks = sorted({attack for table in report.tables for attack in table.attacks})
+    several = len({(table.data, table.encoder) for table in report.tables}) > 1
+    place = ["data", "encoder"] if several else []
+    last = [WORST] if any(WORST in table.columns for table in report.tables) else []
+    rows = [[*place, "mode", "defence", "clean", *attacks, *last, "texts x seeds"]]
+    for table in report.tables:
+        for line in table.lines:
+            shares = [line.clean, *(line.robust(column) for column in (*attacks, *last))]
+            rows.append([*([table.data, table.encoder] if several else []), mode_name(table), line.defence,
+                         *(figure(share, interval=False) for share in shares), behind(line.clean)])
+    return rows

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A newcomer's first run: a plain and a defended classifier, the paper's four attacks on both, and a report."""
+
+import shlex
+from collections.abc import Iterator
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
+
+from dualmask.errors import DualmaskError
+
+if TYPE_CHECKING:
+    from dualmask.evaluation.bench import Outcome
+    from dualmask.evaluation.grid import Grid
+    from dualmask.evaluation.report import Report, Table
+
+REPORT = "report.html"
+MODES = {  # what was done, in the words of somebody who sees this for the first time
+    "adaptive": "the attack asks the defended classifier until a change works",
+    "transfer": "the texts that were made against the plain classifier, shown to the defended one",
+    "transfer-successful": "of those texts the ones that fooled the plain classifier",
+    "defence-aware": "the attack also knows how the defence works",
+}
+
+
+def run_quickstart(
+    out: Path, *, grid: "Grid | None" = None, console: Console | None = None, quiet: bool = False,
+) -> Path:
+    """Train, attack, report; what `out` holds already is not done again. Gives the page's place."""
+    from dualmask.bench_display import Board
+    from dualmask.evaluation.bench import run_grid
+
+    console, grid = console or Console(), grid or quick_grid()
+    console.print(Text(purpose(grid)))
+    with Board(Console(stderr=True, quiet=quiet)) as board:
+        outcome = run_grid(grid, out, watch=board)
+    if outcome.failures:
+        first = outcome.failures[0]
+        raise DualmaskError(f"{len(outcome.failures):,} cells failed, the first ({first.cell.file_name}): "
+                            f"{first.reason} The same command tries again and keeps what is done.")
+    report, page = write_report(outcome)
+    show(console, report, page, outcome.out)
+    return page
+
+
+def quick_grid() -> "Grid":
+    from dualmask.evaluation.grid import read_grid
+
+    with as_file(files("dualmask") / "assets" / "quick.toml") as path:
+        return read_grid(path)
+
+
+def purpose(grid: "Grid") -> str:
+    """What is about to happen."""
+    rows = ", ".join(f"{f'{entry.train:,}' if entry.train else 'all'} training texts of {entry.name}"
+                     for entry in grid.data)
+    attacks = ", ".join(entry.name for entry in grid.attacks)
+    return (f"Training {' and '.join(entry.name for entry in grid.defences)} on {rows}, then attacking each on "
+            f"{grid.samples or 'all'} test texts with {attacks}. Without a GPU this takes some minutes; stopped, the "
+            "same command goes on where it was.")
+
+
+def write_report(outcome: "Outcome") -> "tuple[Report, Path]":
+    from dualmask.evaluation.page import html
+    from dualmask.evaluation.records import RECORDS, read_cells
+    from dualmask.evaluation.report import build_report
+
+    report = build_report(read_cells(outcome.out / RECORDS), title="A plain and a defended classifier under attack")
+    page = outcome.out / REPORT
+    page.write_text(html(report), encoding="utf-8")
+    return report, page
+
+
+def show(console: Console, report: "Report", page: Path, out: Path) -> None:
+    """A table for each mode, what it says in words, how far to trust it, and what to do next."""
+    from dualmask.bench_display import figure_tables
+
+    for table in figure_tables(report):
+        console.print(table)
+    console.print(*(Text(f"* {sentence}") for sentence in sentences(report)), sep="\n")
+    if report.doubts:
+        console.print(Text(f"* The report lists {len(report.doubts)} reasons to doubt these numbers; the first: "
+                           f"{report.doubts[0].text}"))
+    console.print("", Text.assemble("The report: ", (str(page), "bold")), "Try next:",
+                  *(Text(f"  {command}", "bold") for command in commands(report, out)), sep="\n", soft_wrap=True)
+
+
+def sentences(report: "Report") -> Iterator[str]:
+    """What was measured, in plain words; every number comes from this run's records."""
+    for table in report.tables:
+        yield f"{table.mode} ({MODES[table.mode]}):"
+        yield from map("  {}".format, lines(table))
+    yield "Few texts and one training seed: differences inside the intervals are chance, not findings."
+
+
+def lines(table: "Table") -> Iterator[str]:
+    from dualmask.evaluation.report import WORST
+
+    for line in table.lines:
+        column = WORST if line.worst else table.attacks[-1]
+        clean, robust = line.clean, line.robust(column)
+        if clean is None or robust is None:
+            continue
+        under = "if any attack may succeed" if column == WORST else f"under {column}"
+        yield (f"{line.defence}: {clean.mean:.0%} of {clean.texts:,} texts right before, {robust.mean:.0%} "
+               f"{under} (95 % interval {robust.interval.low:.0%} to {robust.interval.high:.0%}).")
+
+
+def commands(report: "Report", out: Path) -> list[str]:
+    from dualmask.display import own_command
+    from dualmask.evaluation.standing import MODELS
+
+    models = sorted(path for path in (out / MODELS).glob("*") if path.is_dir())
+    data = report.entries[0].key.data
+    shown = []
+    if models:
+        model = shlex.quote(str(models[0]))
+        shown = [f"predict {model} 'your own review' --explain", f"attack {model} {data} --attack pwws --samples 20"]
+    return [f"{shlex.quote(own_command())} {rest}" for rest in (
+        *shown, f"report {shlex.quote(str(out))}", "train reviews.csv --out model/")]

@@ -1,0 +1,399 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs of grids: what is missing is done, what fails is listed, and nothing that was done is lost."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from grid_stand_ins import change, write_toy
+from rich.console import Console
+from typer.testing import CliRunner
+
+from dualmask.bench_display import Board, told
+from dualmask.cli import app, main
+from dualmask.errors import OptionError
+from dualmask.evaluation.bench import Outcome, run_grid
+from dualmask.evaluation.grid import DataEntry, read_grid
+from dualmask.evaluation.lock import locked
+from dualmask.evaluation.material import load_data
+from dualmask.evaluation.plan import Job, Task, make_plan
+from dualmask.evaluation.records import read_cells
+from dualmask.evaluation.standing import Pace, Standing, TimeLeft, survey
+from dualmask.results import AttackResult
+
+ROOT = Path(__file__).parents[1]
+KILL = ROOT / "tools" / "kill_grid.py"
+KILLS = int(os.environ.get("DUALMASK_KILLS", "4"))
+PLAIN, DDM = "toy.tiny.plain.deepwordbug.adaptive.0", "toy.tiny.ddm.deepwordbug.adaptive.0"
+BROKEN = ('["deepwordbug", {name = "broken", attack = "deepwordbug", options = {similarity = 0.5, '
+          'sentence_encoder = "./nowhere"}}]')
+CELLS = {PLAIN, DDM, PLAIN.replace("adaptive", "transfer"), DDM.replace("adaptive", "transfer")}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The toy and a finished run of it, which tests copy."""
+    folder = tmp_path_factory.mktemp("toy")
+    outcome = run_grid(read_grid(write_toy(folder)), folder / "out")
+    assert named(outcome.done) == CELLS and (outcome.found, outcome.failures, outcome.left) == (0, [], [])
+    return folder
+
+
+@pytest.fixture
+def toy(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "toy"))
+
+
+def named(cells: list[object]) -> set[str]:
+    return {cell.file_name.removesuffix(".jsonl") for cell in cells}  # type: ignore[attr-defined]
+
+
+def run(toy: Path, **settings: str) -> Outcome:
+    return run_grid(read_grid(change(toy / "grid.toml", **settings)), toy / "out")
+
+
+def record(toy: Path, name: str) -> Path:
+    return toy / "out" / "records" / f"{name}.jsonl"
+
+
+def lines(toy: Path, name: str) -> list[dict[str, object]]:
+    """A cell's records without what may differ between runs."""
+    header, *results = map(json.loads, record(toy, name).read_text(encoding="utf-8").splitlines())
+    header.pop("about")
+    return [header, *({**one, "seconds": 0} for one in results)]
+
+
+def test_a_run_leaves_records_models_and_the_grid(made: Path) -> None:
+    out = made / "out"
+    loaded = read_cells(out / "records")
+    assert loaded.problems == [] and len(loaded.cells) == 4
+    assert all(len(one.results) == one.wanted == 12 for one in loaded.cells)
+    assert any(result.outcome == "succeeded" for one in loaded.cells for result in one.results)
+    assert loaded.cells[0].header["about"]["grid"] == "toy"  # type: ignore[index]
+    assert {path.name for path in (out / "models").iterdir()} == {"toy.tiny.plain.0", "toy.tiny.ddm.0"}
+    assert (out / "grid.toml").read_text() == (made / "grid.toml").read_text()
+    assert {path.name for path in out.iterdir()} == {"grid.toml", "models", "records"}
+
+
+def test_what_is_there_is_not_done_again(toy: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in (toy / "out" / "records").iterdir()}
+    outcome = run(toy)
+    assert (outcome.found, outcome.done) == (4, [])
+    assert before == {path: path.stat().st_mtime_ns for path in (toy / "out" / "records").iterdir()}
+
+
+def test_only_what_is_missing_is_done(toy: Path) -> None:
+    kept = {name: lines(toy, name) for name in CELLS}
+    gone, cut = record(toy, DDM), record(toy, PLAIN.replace("adaptive", "transfer"))
+    gone.unlink()
+    cut.write_bytes(cut.read_bytes()[:-40])  # in the middle of its last line
+    outcome = run(toy)
+    assert (named(outcome.done), outcome.found) == ({gone.stem, cut.stem}, 2)
+    assert {name: lines(toy, name) for name in CELLS} == kept
+    new = {name.replace(".0", ".1") for name in CELLS}
+    assert named(run(toy, seeds="[0, 1]").done) == new
+
+
+def test_records_out_of_order_are_put_into_it(toy: Path) -> None:
+    """As a run leaves them that was killed after the last text."""
+    whole = record(toy, DDM).read_text().splitlines()
+    record(toy, DDM).write_text("\n".join([whole[0], *whole[:0:-1]]) + "\n")
+    assert named(run(toy).done) == {DDM}
+    assert record(toy, DDM).read_text().splitlines()[1:] == whole[1:]
+
+
+def test_a_failing_cell_does_not_stop_the_others(toy: Path) -> None:
+    outcome = run(toy, attacks=BROKEN, seeds="[0, 1]")
+    assert named(outcome.done) == {name.replace(".0", ".1") for name in CELLS}
+    assert len(outcome.failures) == 8
+    reasons = {failure.cell.mode: failure.reason for failure in outcome.failures}
+    assert "nowhere" in reasons["adaptive"]
+    assert reasons["transfer"] == "it needs the texts of toy.tiny.plain.broken.adaptive.1.jsonl, which is not finished."
+    written = [json.loads(line) for line in (toy / "out" / "failures.jsonl").read_text().splitlines()]
+    assert [one["cell"]["attack"] for one in written] == ["broken"] * 8 and "nowhere" in written[0]["reason"]
+    assert run(toy).failures == [] and not (toy / "out" / "failures.jsonl").exists()
+
+
+def test_an_error_that_nobody_foresaw_leaves_its_trace(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def faulty(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("a slip")
+
+    monkeypatch.setattr("dualmask.evaluation.bench.trained", faulty)
+    record(toy, DDM).unlink()
+    failure, = run(toy).failures
+    assert failure.reason == "ZeroDivisionError: a slip" and "in faulty" in failure.trace
+
+
+def test_settings_that_clash_are_named(toy: Path) -> None:
+    failures = run(toy, samples="6", attack_seed="3").failures
+    assert len(failures) == 4
+    assert all("seed: 0 there, 3 now; samples: 12 there, 6 now" in one.reason for one in failures)
+    failures = run(toy, seeds="[0]", modes='["transfer", "adaptive", "transfer-successful"]',
+                   data='[{name = "toy", source = "data", train = 90}]').failures
+    assert len(failures) == 2 and all("trained with other settings (train: 96 there, 90 now; " in one.reason
+                                      for one in failures)
+    change(toy / "grid.toml", defences='["plain", {name = "ddm", preset = "paper"}]')
+    (toy / "grid.toml").write_text((toy / "grid.toml").read_text().replace("epochs = 6", "epochs = 5"))
+    record(toy, DDM).unlink()
+    reasons = {one.cell.file_name: one.reason for one in run_grid(read_grid(toy / "grid.toml"), toy / "out").failures}
+    assert len(reasons) == 4 and all("epochs: 6 there, 5 now" in one and "--out" in one for one in reasons.values())
+    assert "test_rate: 0.3 there" not in reasons[f"{DDM}.jsonl"] and "'paper' now" in reasons[f"{DDM}.jsonl"]
+    record(toy, PLAIN).write_text('{"format": 1}\nno record\n')
+    reasons = {one.cell.file_name: one.reason for one in run(toy).failures}
+    assert set(reasons) == {f"{PLAIN}.jsonl"} and f"{PLAIN}.jsonl, line 2: not a record" in reasons[f"{PLAIN}.jsonl"]
+
+
+def test_a_model_of_a_newer_version_says_so(toy: Path) -> None:
+    path = toy / "out" / "models" / "toy.tiny.ddm.0" / "dualmask.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 99}))
+    record(toy, DDM).unlink()
+    failure, = run(toy).failures
+    assert "format 99" in failure.reason and "update dualmask" in failure.reason
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+def test_a_full_disk_is_survived(toy: Path) -> None:
+    """The device that is always full takes the place of a record file and of the list of failures."""
+    kept = lines(toy, PLAIN)
+    for name in (PLAIN, DDM):
+        record(toy, name).unlink()
+    record(toy, DDM).with_name(f"{DDM}.jsonl.part").symlink_to("/dev/full")
+
+    class Full(Board):
+        def training(self, job: Job) -> None:  # after the run has taken the old list away
+            (toy / "out" / "failures.jsonl").unlink(missing_ok=True)
+            (toy / "out" / "failures.jsonl").symlink_to("/dev/full")
+
+    outcome = run_grid(read_grid(toy / "grid.toml"), toy / "out", watch=Full(Console(file=StringIO())))
+    assert named(outcome.done) == {PLAIN} and lines(toy, PLAIN) == kept
+    failure, = outcome.failures
+    assert "No space left on device" in failure.reason and failure.cell.defence == "ddm"
+    (toy / "out" / "failures.jsonl").unlink()
+    assert named(run(toy).done) == {DDM}  # what was in the way is gone
+
+
+def test_nothing_new_is_begun_when_time_is_up(toy: Path) -> None:
+    outcome = run_grid(read_grid(toy / "grid.toml"), toy / "new", minutes=0)
+    assert named(outcome.left) == CELLS and outcome.done == outcome.failures == []
+    assert not (toy / "new" / "models").exists()
+    outcome = run_grid(read_grid(toy / "grid.toml"), toy / "new", only="plain", minutes=60)
+    assert named(outcome.done) == {name for name in CELLS if "plain" in name} and outcome.left == []
+
+
+def test_two_runs_never_work_in_one_folder(toy: Path) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", "import time\nfrom pathlib import Path\nfrom dualmask.evaluation.lock import locked\n"
+         "with locked(Path('out')): print('held', flush=True); time.sleep(600)"], cwd=toy, stdout=subprocess.PIPE,
+        text=True)
+    try:
+        assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+        with pytest.raises(OptionError, match=rf"another run \(process {holder.pid}\) works in"):
+            run(toy)
+    finally:
+        holder.kill()
+        holder.wait()
+    assert (toy / "out" / "lock").exists()  # the dead process left it
+    assert run(toy).found == 4 and not (toy / "out" / "lock").exists()
+    with locked(toy), pytest.raises(OptionError, match=f"process {os.getpid()}"), locked(toy):
+        pass
+
+
+def test_a_training_that_was_cut_short_goes_on(toy: Path, made: Path) -> None:
+    """The description is written last: without it, and the checkpoint there, the training is resumed."""
+    folder, kept = toy / "out" / "models" / "toy.tiny.ddm.0", lines(toy, DDM)
+    weights = (folder / "model.safetensors").read_bytes()
+    shutil.rmtree(folder)
+    record(toy, DDM).unlink()
+    assert run(toy).failures == [] and (folder / "model.safetensors").read_bytes() == weights
+    assert lines(toy, DDM) == kept and not list(folder.glob("checkpoint*"))
+    record(toy, DDM).unlink()
+    (folder / "checkpoint-000000006-0001").mkdir()  # a kill between saving and taking this away
+    (folder / "checkpoint-000000006-0001" / "progress.json").write_text("{}")
+    assert run(toy).failures == [] and not list(folder.glob("checkpoint*"))
+    (folder / "dualmask.json").write_text("{")
+    record(toy, DDM).unlink()
+    assert "not valid JSON" in run(toy).failures[0].reason
+
+
+def test_data_have_three_parts(made: Path) -> None:
+    data = load_data(DataEntry(name="x", source=str(made / "data" / "train.csv"), train=40, test=6))
+    assert data.name == "x" and data.validation and data.test
+    texts = [{id(one) for one in part} for part in (data.train, data.validation, data.test)]
+    assert abs(len(data.train) - 40) <= 1 and len(data.validation) == 8 and len(data.test) == 6
+    assert not texts[0] & texts[1] and not texts[0] & texts[2] and not texts[1] & texts[2]
+    again = load_data(DataEntry(name="x", source=str(made / "data" / "train.csv"), train=40, test=6))
+    assert again == data
+
+
+# Kill -9
+
+
+def test_a_killed_grid_equals_one_that_was_let_alone(tmp_path: Path) -> None:
+    """Five seeds, killed at random moments; DUALMASK_KILLS=20 for more of them."""
+    grid = change(write_toy(tmp_path / "toy", tests=60), seeds="[0, 1, 2, 3, 4]", samples="60", defences='["ddm"]',
+                  modes='["adaptive"]')
+    process = subprocess.run(
+        [sys.executable, str(KILL), str(grid), "--kills", str(KILLS), "--seed", str(int(time.time())), "--work",
+         str(tmp_path)], capture_output=True, text=True, timeout=600,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""})
+    assert process.returncode == 0, process.stdout + process.stderr
+    found = json.loads(process.stdout)
+    assert found["kills"] == KILLS and found["differing"] == [] and found["records"] == 5 * 60
+
+
+# What is shown
+
+
+def test_the_board_shows_how_far_it_is(toy: Path) -> None:
+    record(toy, DDM).unlink()
+    record(toy, PLAIN.replace("adaptive", "transfer")).unlink()
+    shown = StringIO()
+    board = Board(Console(file=shown, force_terminal=True, width=100, height=30))
+    frames = []
+
+    class Looking(Board):
+        def text(self, task: Task, result: AttackResult) -> None:
+            super().text(task, result)
+            frames.append(self.drawn())
+
+        def drawn(self) -> str:
+            console = Console(file=StringIO(), width=100, height=30)
+            console.print(self.table())
+            return str(console.file.getvalue())  # type: ignore[attr-defined]
+
+    with Looking(board.console) as watched:
+        run_grid(read_grid(toy / "grid.toml"), toy / "out", watch=watched)
+    first = frames[0]
+    assert re.search(r"toy\.tiny\.plain\.0 +\u2713\u25b6 +\d+\.\d% \(deepwordbug, adaptive\)", first)
+    assert re.search(r"toy\.tiny\.ddm\.0 +\u00b7\u2713", first) and "2 of 4 cells done" in first
+    assert "1 of 12 texts" in first
+    assert "6 of 12 texts" in frames[-7] and "3 of 4 cells done" in frames[-7]
+    assert "4 of 4 cells done; nothing left" in watched.drawn()
+
+
+def test_a_pipe_gets_a_line_for_each_cell(toy: Path) -> None:
+    record(toy, DDM).unlink()
+    shown = StringIO()
+    with Board(Console(file=shown, width=40)) as board:
+        run_grid(read_grid(change(toy / "grid.toml", attacks=BROKEN)), toy / "out", watch=board)
+    told_lines = shown.getvalue().splitlines()
+    assert told_lines[0].startswith("toy: 3 of 8 cells done in ")
+    done, = (line for line in told_lines if line.startswith("done: "))
+    assert re.match(rf"done: {re.escape(DDM)}: 12 texts, \d+\.\d% right before and \d+\.\d% under attack; ", done)
+    assert sum(line.startswith("failed: toy.tiny.") for line in told_lines) == 4
+    assert not any("training" in line.split(";")[0] for line in told_lines)  # both classifiers were there
+
+
+def test_time_left_is_what_was_measured_and_no_more(toy: Path) -> None:
+    grid = read_grid(change(toy / "grid.toml", seeds="[0, 1]"))
+    plan = make_plan(grid)
+    pace, (plain, ddm) = Pace(), plan.jobs[2:]
+    cells = [(task.cell, 10) for task in plain.tasks]
+    assert pace.left(cells, [plain, ddm]) == TimeLeft(0.0, 4)
+    pace.learn(plan.jobs[0].tasks[0].cell, 5, 2.5)  # the same attack and mode, another seed
+    pace.learn_training(plan.jobs[1], 30.0)
+    assert pace.left(cells, [plain, ddm]) == TimeLeft(65.0, 1)
+    assert told(TimeLeft(65.0, 1)) == "about 65 s left, without 1 cells and trainings of kinds not measured yet"
+    assert told(TimeLeft(600.0)) == "about 10 min left" and told(TimeLeft(9000.0)) == "about 2.5 h left"
+    assert "not known" in told(TimeLeft(0.0, 3)) and told(TimeLeft(0.0)) == "nothing left"
+    found = survey(grid, plan, toy / "out")
+    assert [one.finished for one in found.values()] == [True] * 4 + [False] * 4
+    assert found[plan.tasks[4].cell] == Standing()
+
+
+# Commands
+
+
+def test_dry_run_tells_the_plan_and_does_nothing(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(toy)
+    change(toy / "grid.toml", seeds="[0, 1]", modes='["adaptive", "defence-aware"]')
+    path = record(toy, PLAIN)
+    path.write_text("\n".join(path.read_text().splitlines()[:6]) + "\n")
+    before = sorted(toy.rglob("*"))
+    result = CliRunner().invoke(app, ["bench", "grid.toml", "--out", "out", "--dry-run", "--only", "deepwordbug"])
+    assert result.exit_code == 0, result.output
+    shown = [line.split() for line in result.stdout.splitlines()]
+    assert ["toy.tiny.plain.0"] in shown and ["toy.tiny.plain.1", "train"] in shown
+    assert ["begun", "deepwordbug", "adaptive", "(5", "of", "12", "texts)"] in shown
+    assert ["done", "deepwordbug", "adaptive"] in shown and ["to", "do", "deepwordbug", "adaptive"] in shown
+    assert "No attack knows the mechanism of plain" in " ".join(result.stdout.split())
+    assert "toy: 1 of 4 cells done, 1 begun, 2 classifiers to train; about" in " ".join(result.stdout.split())
+    assert sorted(toy.rglob("*")) == before
+    monkeypatch.chdir(toy / "data")
+    result = CliRunner().invoke(app, ["bench", "../grid.toml", "--dry-run"])
+    assert "0 of 7 cells done" in " ".join(result.stdout.split()) or "time left not known" in result.stdout
+    assert sorted(toy.rglob("*")) == before
+
+
+def test_a_run_that_is_interrupted_says_how_to_go_on(
+    toy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:
+    kept = lines(toy, PLAIN)
+    record(toy, PLAIN).unlink()
+
+    def interrupt(self: Board, task: Task, result: AttackResult) -> None:
+        raise KeyboardInterrupt
+
+    command = ["dualmask", "bench", str(toy / "grid.toml"), "--out", str(toy / "out")]
+    with monkeypatch.context() as patch:
+        patch.setattr(Board, "text", interrupt)
+        patch.setattr(sys, "argv", command)
+        with pytest.raises(SystemExit) as stop:
+            main()
+    assert stop.value.code == 130
+    assert f"stopped; to go on: {' '.join(command)}\n" in capsys.readouterr().err
+    assert 1 <= len(lines(toy, PLAIN)) - 1 < 12
+    assert named(run(toy).done) == {PLAIN} and lines(toy, PLAIN) == kept
+
+
+@pytest.fixture
+def shell(toy: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """The command line in a process of its own, from the toy's folder."""
+    def call(*words: str, end: str = "") -> subprocess.CompletedProcess[str]:
+        code = f"import sys, atexit; from dualmask.cli import main; {end}\nmain()"
+        return subprocess.run(
+            [sys.executable, "-c", code, *words], cwd=toy, capture_output=True, text=True, timeout=120,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "160"})
+
+    return call
+
+
+def test_bench_on_the_command_line(toy: Path, shell: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    (toy / "results").mkdir()
+    (toy / "out").rename(toy / "results" / "toy")
+    change(toy / "grid.toml", attacks=BROKEN)
+    found = shell("bench", "grid.toml")
+    assert found.returncode == 1, found.stderr
+    assert "accuracy in %, adaptive" in found.stdout and re.search(r"ddm +. \d+\.\d +. \d+\.\d", found.stdout)
+    assert "failed: toy.tiny.plain.broken.adaptive.0" in found.stdout and "4 cells failed" in found.stdout
+    assert found.stdout.splitlines()[-1] == "next: dualmask report results/toy"
+    assert "Traceback" not in found.stderr and "toy: 4 of 8 cells done" in found.stderr
+    change(toy / "grid.toml", attacks='["deepwordbg"]', seeds='["one"]')
+    found = shell("bench", "grid.toml", "--quiet")
+    assert found.returncode == 2 and found.stdout == ""
+    assert "2 mistakes" in found.stderr and "did you mean 'deepwordbug'?" in found.stderr and "seeds: " in found.stderr
+
+
+def test_reports_and_comparisons_load_no_torch(
+    toy: Path, shell: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    light = "atexit.register(lambda: print('heavy:', [m for m in ('torch', 'transformers') if m in sys.modules]))"
+    found = shell("report", "out", "--html", "--markdown", "--out", "pages", end=light)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.splitlines() == ["pages/report.html", "pages/report.md", "heavy: []"]
+    assert {path.name for path in (toy / "pages").iterdir()} == {"report.html", "report.md"}
+    assert "deepwordbug" in (toy / "pages" / "report.html").read_text()
+    record(toy, PLAIN).write_text("{}\n")
+    found = shell("report", "out", end=light)
+    assert {path.name for path in (toy / "out").glob("report.*")} == {"report.html", "report.tex", "report.md"}
+    assert f"left out: out/records/{PLAIN}.jsonl, line 1" in found.stderr
+    found = shell("compare", f"out/records/{DDM}.jsonl", "out", end=light)
+    assert found.returncode == 0 and "heavy: []" in found.stdout and "12 x 1" in found.stdout, found.stderr

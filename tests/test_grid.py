@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Grids: every mistake told at once and at its place; what a grid stands for, and in which order."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dualmask.attacks import ATTACKS, aware_of
+from dualmask.errors import OptionError
+from dualmask.evaluation.grid import Grid, read_grid
+from dualmask.evaluation.plan import make_plan
+
+Write = Callable[[str], Path]
+ROOT = Path(__file__).parents[1]
+SMALL = """
+data = ["rotten-tomatoes"]
+defences = ["plain", "ddm"]
+attacks = ["textfooler", "deepwordbug"]
+"""
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def write(text: str) -> Path:
+        path = tmp_path / "my.grid.toml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def mistakes(path: Path) -> list[str]:
+    with pytest.raises(OptionError) as error:
+        read_grid(path)
+    first, *lines = str(error.value).split("\n  ")
+    assert str(path) in first and ("a mistake" in first if len(lines) == 1 else f"{len(lines)} mistakes" in first)
+    return lines
+
+
+# Reading
+
+
+def test_a_short_grid_has_defaults(write: Write) -> None:
+    grid = read_grid(write(SMALL))
+    assert (grid.name, grid.samples, grid.seeds, grid.modes, grid.scores) == (
+        "my-grid", 1000, (0,), ("adaptive",), ("raw",))
+    assert [(one.name, one.source) for one in (*grid.data, *grid.encoders)] == [
+        ("rotten-tomatoes", "rotten-tomatoes"), ("minilm", "minilm")]
+    assert [(one.name, one.defence, one.preset) for one in grid.defences] == [
+        ("plain", "plain", "recommended"), ("ddm", "ddm", "recommended")]
+    assert [one.preset for one in grid.attacks] == [next(iter(ATTACKS[name].presets))
+                                                    for name in ("textfooler", "deepwordbug")]
+    assert grid.text == SMALL
+
+
+def test_the_long_form_says_everything(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "mine.csv").write_text("text,label\n")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    grid = read_grid(write("""
+        name = "all"
+        samples = 7
+        sample_seed = 3
+        attack_seed = 4
+        seeds = [5, 1]
+        modes = ["transfer", "adaptive"]
+        scores = ["raw", "calibrated"]
+        measure = "none"
+        attacks = [{name = "tf", attack = "TextFooler", options = {queries = 50, max_share = "none"}, samples = 5},
+                   {name = "bertattack"}]
+        encoders = ["owner/Model-v1.5@main", {name = "e", source = "minilm"}]
+        data = ["texts/mine.csv", {name = "few", source = "rotten-tomatoes", train = 40, test = 10, text_column = "t"}]
+        [training]
+        epochs = 9
+        max_length = 64
+        [[defences]]
+        name = "ddm-paper"
+        defence = "DDM"
+        preset = "paper"
+        options = {test_rate = 0.1}
+        training = {epochs = 2}
+        """))
+    assert (grid.samples, grid.sample_seed, grid.attack_seed, grid.seeds, grid.measure) == (7, 3, 4, (5, 1), "none")
+    assert grid.modes == ("transfer", "adaptive") and grid.scores == ("raw", "calibrated")
+    defence, = grid.defences
+    assert (defence.name, defence.defence, defence.preset) == ("ddm-paper", "ddm", "paper")
+    assert defence.training == {"epochs": 2, "max_length": 64} and defence.options == {"test_rate": 0.1}
+    assert [(one.name, one.attack, one.samples) for one in grid.attacks] == [
+        ("tf", "textfooler", 5), ("bertattack", "bertattack", None)]
+    assert [(one.name, one.source) for one in grid.encoders] == [
+        ("Model-v1-5", "owner/Model-v1.5@main"), ("e", "minilm")]
+    mine, few = grid.data
+    assert (mine.name, Path(mine.source)) == ("mine", Path("../texts/mine.csv"))  # from where we are
+    assert (few.train, few.validation, few.test, few.text_column) == (40, None, 10, "t")
+
+
+def test_all_mistakes_are_told_at_once_with_places_and_suggestions(write: Write) -> None:
+    found = mistakes(write("""
+        nme = "x"
+        text = "not for you"
+        samples = "many"
+        seeds = [0, 1, 1]
+        modes = ["adaptive", "transfr"]
+        scores = []
+        draws = -1
+        defences = ["plain", "dmd", "plain", {preset = "paper"},
+            {defence = "ddm", preset = "papr", options = {test_rat = 0.3}, training = {epoch = 3}},
+            {name = "two", defence = "ddm", options = {test_rate = 7}}, {name = "three.4", defence = "ddm"}]
+        attacks = ["textfoler", 5, {name = "deepwordbug", samples = 0, options = {queries = true}, colour = "red"}]
+        encoders = ["minlm", {name = "a", source = "../nowhere"}]
+        data = [{name = "d", source = "rotten-tomato", train = 1}, {name = "e"}]
+        [training]
+        epochs = 0
+        seed = 4
+        batch_size = "three"
+        optimiser = "adm"
+        """))
+    expected = {
+        "nme": "did you mean 'name'?", "text": "unknown key", "samples": "expected a whole number, got 'many'",
+        "seeds": "1 is there 2 times", "modes": "did you mean 'transfer'?", "scores": "at least one",
+        "draws": "at least 0, got -1",
+        "defences[1]": "unknown defence 'dmd': did you mean 'ddm'?", "defences": "plain is there 2 times",
+        "defences[3]": "defence is missing", "defences[4].preset": "did you mean 'paper'?",
+        "defences[4].options.test_rat": "did you mean 'test_rate'?",
+        "defences[4].training.epoch": "did you mean 'epochs'?", "defences[5].options": "test_rate is 7",
+        "defences[6].name": "can't be part of a file's name", "attacks[0]": "did you mean 'textfooler'?",
+        "attacks[1].attack": "expected text, got 5", "attacks[2].samples": "at least 1, got 0",
+        "attacks[2].options.queries": "expected a whole number, got True", "attacks[2].colour": "unknown key",
+        "encoders[0].source": "did you mean 'minilm'?", "encoders[1].source": "nowhere does not exist",
+        "data[0].source": "did you mean 'rotten-tomatoes'?", "data[0].train": "at least 2, got 1",
+        "data[1]": "source is missing", "training.seed": "the list 'seeds'",
+        "training.batch_size": "expected a whole number, got 'three'", "training": "epochs is 0",
+        "training.optimiser": "did you mean 'adam'?",
+    }
+    told = dict(line.split(": ", 1) for line in found)
+    assert told.keys() == expected.keys() and len(told) == len(found)
+    assert {place: text for place, text in expected.items() if text not in told[place]} == {}
+
+
+@pytest.mark.parametrize(("text", "place"), [
+    ("a = [1,\n2", "at line 2, column 2, the end"), ("data = 'x'\nb c = 1", "at line 2, column 3"),
+    ("name = 'x", "at line 1, column 10")])
+def test_what_is_no_toml_names_line_and_column(write: Write, text: str, place: str) -> None:
+    with pytest.raises(OptionError, match=place):
+        read_grid(write(text))
+
+
+def test_other_files_are_told(write: Write, tmp_path: Path) -> None:
+    write(SMALL)
+    with pytest.raises(OptionError, match=r"does not exist.*There: my\.grid\.toml"):
+        read_grid(tmp_path / "mr.toml")
+    (tmp_path / "latin.toml").write_bytes(b"name = '\xe9'")
+    with pytest.raises(OptionError, match="byte 8: not UTF-8"):
+        read_grid(tmp_path / "latin.toml")
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("", {"data: missing", "defences: missing", "attacks: missing"}),
+    ("data = []\ndefences = 'ddm'\nattacks = ['pwws']", {"data: expected a list", "defences: expected a list"}),
+    ("data = [[]]\ndefences = ['ddm']\nattacks = ['pwws']", {"data[0].source: expected text"}),
+    ("training = 3\ndata=['rotten-tomatoes']\ndefences=['ddm']\nattacks=['pwws']", {"training: expected a table"}),
+    ("modes = ['defence-aware']\ndata = ['rotten-tomatoes']\ndefences = ['ddm']\nname = 'a/b'", {"name: 'a/b'"})])
+def test_what_is_missing_or_of_another_kind(write: Write, text: str, expected: set[str]) -> None:
+    found = mistakes(write(text))
+    assert len(found) == len(expected) and all(any(line.startswith(start) for line in found) for start in expected)
+
+
+# The plan
+
+
+def small(write: Write, **changes: object) -> Grid:
+    return replace(read_grid(write(SMALL)), **changes)  # type: ignore[arg-type]
+
+
+def test_the_order_is_seeds_first_and_plain_before_what_is_compared_with_it(write: Write) -> None:
+    grid = small(write, seeds=(0, 1), modes=("adaptive", "transfer"))
+    plan = make_plan(replace(grid, defences=grid.defences[::-1], data=(
+        grid.data[0], replace(grid.data[0], name="other"))))
+    assert [job.name for job in plan.jobs] == [
+        f"{data}.minilm.{defence}.{seed}" for seed in (0, 1) for data in ("rotten-tomatoes", "other")
+        for defence in ("plain", "ddm")]
+    assert [(task.cell.mode, task.cell.attack) for task in plan.jobs[1].tasks] == [
+        (mode, attack) for mode in ("adaptive", "transfer") for attack in ("textfooler", "deepwordbug")]
+    done = set()
+    for task in plan.tasks:  # nothing comes before what it needs
+        assert task.source is None or task.source in done
+        done.add(task.cell)
+    assert len(done) == len(plan.tasks) and plan.notes == ()
+
+
+def test_transfer_needs_the_plain_classifier(write: Write) -> None:
+    grid = small(write, modes=("transfer", "transfer-successful"))
+    plan = make_plan(replace(grid, defences=grid.defences[1:], training={"epochs": 3}))
+    plain, ddm = plan.jobs
+    assert plain.defence.training == {"epochs": 3}
+    assert {task.cell.mode for task in plain.tasks} == {"adaptive"} and len(plain.tasks) == 2
+    assert {task.cell.mode for task in ddm.tasks} == {"transfer", "transfer-successful"}
+    assert all(task.source == replace(task.cell, defence="plain", mode="adaptive") for task in ddm.tasks)
+    assert len(plan.notes) == 1 and "no plain classifier" in plan.notes[0]
+    plan = make_plan(grid)  # plain is there, but was not to be attacked by itself
+    assert len(plan.jobs[0].tasks) == 6 and "attacked by itself" in plan.notes[0]
+
+
+def test_scores_are_seen_where_the_classifier_is_asked(write: Write) -> None:
+    plan = make_plan(small(write, modes=("adaptive", "transfer"), scores=("calibrated",)))
+    plain, ddm = ([(task.cell.mode, task.cell.scores) for task in job.tasks[::2]] for job in plan.jobs)
+    assert ddm == [("adaptive", "calibrated"), ("transfer", "raw")]
+    assert plain == [("adaptive", "raw"), *ddm]  # what is shown to others was made with raw scores
+    assert "attacked by itself" in plan.notes[0]
+
+
+def test_defence_aware_cells_have_attacks_that_know_the_defence(write: Write) -> None:
+    known = aware_of("ddm")
+    assert len(known) >= 2
+    plan = make_plan(small(write, modes=("defence-aware",)))
+    assert [task.cell.attack for task in plan.tasks] == known and plan.jobs[0].defence.name == "ddm"
+    assert plan.notes == ("No attack knows the mechanism of plain: no defence-aware cells.",)
+    listed = read_grid(write(SMALL.replace('"deepwordbug"', f'{{name = "knows", attack = "{known[1]}"}}')))
+    plan = make_plan(replace(listed, modes=("adaptive", "defence-aware")))
+    assert [(task.cell.attack, task.cell.mode) for task in plan.jobs[1].tasks] == [
+        ("textfooler", "adaptive"), ("knows", "defence-aware")]
+    assert [task.cell.attack for task in plan.jobs[0].tasks] == ["textfooler"]
+    assert "Not run: knows" in make_plan(listed).notes[0]
+
+
+def test_only_some_cells_with_what_they_need(write: Write) -> None:
+    plan = make_plan(small(write, modes=("adaptive", "transfer"), seeds=(0, 1)), only="ddm.textfooler.transfer.1")
+    assert [task.cell.file_name for task in plan.tasks] == [
+        "rotten-tomatoes.minilm.plain.textfooler.adaptive.1.jsonl",
+        "rotten-tomatoes.minilm.ddm.textfooler.transfer.1.jsonl"]
+    assert make_plan(small(write), only="nothing like it").tasks == []
+
+
+# The grids that come along
+
+
+def test_quick_is_the_one_that_ships() -> None:
+    path = ROOT / "experiments" / "quick.toml"
+    assert path.is_symlink() and path.resolve() == ROOT / "src" / "dualmask" / "assets" / "quick.toml"
+    grid = read_grid(path)
+    assert [one.name for one in grid.defences] == ["plain", "ddm"] and grid.modes == ("adaptive", "transfer")
+    assert {one.attack for one in grid.attacks} == {"deepwordbug", "textbugger", "textfooler", "bertattack"}
+    assert grid.samples >= 50 and len(make_plan(grid).tasks) == 16
+
+
+@pytest.mark.shared
+@pytest.mark.usefixtures("shared")
+@pytest.mark.parametrize("name", ["mr", "ag_news", "paper_table"])
+def test_the_experiments_are_whole(name: str) -> None:
+    grid = read_grid(ROOT / "experiments" / f"{name}.toml")
+    assert grid.name == name and len(grid.seeds) == 5 and grid.samples == 1000
+    assert {"adaptive", "transfer", "defence-aware"} <= set(grid.modes)
+    assert len({task.cell for task in make_plan(grid).tasks}) == len(make_plan(grid).tasks) > 300

@@ -1,0 +1,515 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reports from records: every figure by hand, every doubt seen to come and to stay away, tables, comparisons."""
+
+import math
+import random
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dualmask.errors import DataError
+from dualmask.evaluation.comparison import compare
+from dualmask.evaluation.entries import WORST, Entry, entries
+from dualmask.evaluation.metrics import Robustness, worst_case
+from dualmask.evaluation.records import Cell, CellRecords, Loaded, Mode, Scores, read_cells
+from dualmask.evaluation.report import CLEAN, Report, Table, build_report
+from dualmask.evaluation.report_latex import escaped, latex
+from dualmask.evaluation.report_tables import headline, markdown
+from dualmask.evaluation.statistics import bootstrap, mcnemar, sign_flips, wilson
+from dualmask.results import FAULTS, AttackResult, Outcome, as_line
+
+OUTCOMES: Mapping[str, Outcome] = {"+": "failed", "-": "succeeded", "s": "skipped", "q": "out-of-queries",
+                                   "e": "victim-error", "a": "attack-error"}
+
+
+def result(index: int, outcome: Outcome, **changes: object) -> AttackResult:
+    label, wrong = index % 2, outcome in ("skipped", "succeeded")
+    values: dict[str, object] = {
+        "index": index, "text": f"text {index}", "label": label, "outcome": outcome, "adversarial": f"test {index}",
+        "clean": 1 - label if outcome == "skipped" else None if outcome in FAULTS else label,
+        "predicted": 1 - label if wrong else label, "probability": 0.9, "probability_after": 0.6, "queries": 30,
+        "rows": 20, "gradients": 0, "words": 20, "changed": 2, "similarity": 0.9, "seconds": 0.5}
+    return AttackResult(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def cell(
+    outcomes: str, *, defence: str = "plain", attack: str = "textfooler", mode: Mode = "adaptive", seed: int = 0,
+    scores: Scores = "raw", data: str = "mr", header: Mapping[str, object] | None = None, **changes: object,
+) -> CellRecords:
+    """One letter a text: + held, - flipped, s wrong from the start, q out of queries, e and a faults."""
+    this = Cell(data, "bert", defence, attack, mode, seed, scores)
+    results = [result(index, OUTCOMES[letter], **changes) for index, letter in enumerate(outcomes)]
+    head = {"format": 1, "cell": this.as_dict(), "labels": ["a", "b"], "texts": len(results), **(header or {})}
+    return CellRecords(this, head, results, Path(this.file_name))
+
+
+def altered(records: CellRecords, change: Callable[[AttackResult], AttackResult]) -> CellRecords:
+    return records._replace(results=[change(one) for one in records.results])
+
+
+def report(*cells: CellRecords) -> Report:
+    return build_report(Loaded(list(cells), []))
+
+
+def only(*cells: CellRecords) -> Entry:
+    found = entries(cells)
+    assert len(found) == 1
+    return found[0]
+
+
+def table(found: Report, mode: Mode = "adaptive", scores: Scores = "raw") -> Table:
+    return next(one for one in found.tables if (one.mode, one.scores) == (mode, scores))
+
+
+def write(folder: Path, *cells: CellRecords) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for one in cells:
+        lines = [as_line(one.header), *(record.as_json() for record in one.results)]
+        (folder / one.cell.file_name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+# Figures
+
+
+def test_every_figure_of_one_seed_by_hand() -> None:
+    """Ten texts: 2 faults; of 8 measured 1 was wrong, 4 held, 3 were flipped."""
+    records = altered(cell("+++q---sea"), lambda one: replace(
+        one, queries=10 * one.index, rows=one.index, changed=one.index, seconds=one.index / 10,
+        similarity=0.5 + one.index / 20, undefended=one.label if one.index < 6 else 1 - one.label))
+    found = only(records)
+    assert found.runs[0].counts == Robustness(texts=8, right=7, flipped=3, faults=2)
+    assert found.clean and found.robust and found.success and found.undefended
+    assert (found.clean.mean, found.robust.mean, found.success.mean) == (7 / 8, 4 / 8, pytest.approx(3 / 7))
+    assert (found.undefended.mean, found.undefended.texts) == (0.6, 10)
+    assert found.robust.interval == wilson(4, 8) and found.success.interval == wilson(3, 7)
+    assert (found.robust.deviation, found.robust.texts, found.robust.seeds, found.success.texts) == (None, 8, 1, 7)
+    assert (found.attacked, found.succeeded, found.faults, found.missing) == (7, 3, 2, 0)
+    assert found.queries == pytest.approx(10 * 21 / 7) and found.rows == pytest.approx(21 / 7)
+    assert found.seconds == pytest.approx(2.1 / 7)
+    assert found.changed == pytest.approx((4 + 5 + 6) / 3 / 20) and found.similarity == pytest.approx(0.75)
+
+
+def test_over_seeds_the_mean_and_deviation_and_the_texts_of_one() -> None:
+    found = only(cell("+++-", seed=3), cell("++--", seed=1), cell("+---", seed=2))
+    assert [run.seed for run in found.runs] == [1, 2, 3]
+    assert found.robust and found.robust.each == (0.5, 0.25, 0.75)
+    assert (found.robust.mean, found.robust.deviation) == (0.5, 0.25)
+    assert found.robust.texts == 4 and found.robust.interval == wilson(2, 4)  # three seeds do not make 12 texts
+
+
+def test_a_cell_without_a_measured_text_has_no_figures() -> None:
+    found = report(cell("ee", defence="ddm"), cell("++"))
+    line = table(found).lines[1]
+    assert (line.defence, line.clean, line.robust("textfooler")) == ("ddm", None, None)
+    assert table(found).untested["ddm", "textfooler"] == "they have no text in common"
+    assert markdown(found) and latex(found) and headline(found)
+    empty = only(cell("", header={"texts": 7}))
+    assert (empty.robust, empty.queries, empty.missing) == (None, None, 7)
+
+
+@given(st.lists(st.lists(st.sampled_from(sorted(OUTCOMES)), max_size=15), min_size=1, max_size=3))
+@settings(max_examples=100, deadline=None)
+def test_accuracy_under_attack_is_clean_accuracy_times_what_held(seeds: list[list[str]]) -> None:
+    """CAA = CLA (1 - SUCC), exactly, for every file of records."""
+    found = only(*(cell("".join(outcomes), seed=seed) for seed, outcomes in enumerate(seeds)))
+    for run in found.runs:
+        if run.counts.texts and run.counts.success is not None:
+            assert run.counts.accuracy_under_attack == run.counts.clean_accuracy * (1 - run.counts.success)
+    if found.robust and found.clean:
+        assert found.robust.mean <= found.clean.mean
+        assert found.robust.interval.low - 1e-9 <= found.robust.mean <= found.robust.interval.high + 1e-9
+
+
+def test_the_worst_case_is_pointwise_and_over_shared_seeds_and_texts() -> None:
+    found = report(cell("+-+s+"), cell("++-se", attack="pwws"), cell("+++++", seed=1))
+    assert len(found.worst) == 1
+    worst = found.worst[0]
+    assert worst.counts == (Robustness(texts=4, right=3, flipped=2, faults=1),)
+    assert (worst.seeds, worst.left_out, worst.attacks) == ((0,), (1,), ("pwws", "textfooler"))
+    assert worst.robust and worst.robust.mean == 0.25
+    assert table(found).columns == ("pwws", "textfooler", WORST)
+
+
+def test_the_second_worst_case_takes_every_attack_that_asks() -> None:
+    found = report(cell("++++", defence="ddm"), cell("+++-", defence="ddm", scores="calibrated"),
+                   cell("-+++", defence="ddm", attack="steering", mode="defence-aware"),
+                   cell("--++", defence="ddm", mode="transfer"), cell("+-++"))
+    scopes = {(one.defence, one.scope): one.robust.mean for one in found.worst if one.robust}
+    assert scopes == {("ddm", "every"): 0.5}  # of a single attack there is no worst
+    aware = table(found, "defence-aware").lines[0].robust(WORST)
+    assert aware and aware.mean == 0.5 and WORST not in table(found, "transfer").columns
+
+
+def test_noise_may_make_a_text_wrong_before_one_attack_only() -> None:
+    one, other = cell("+s").results, cell("++").results
+    assert worst_case([one, other], noisy=True) == Robustness(texts=2, right=1, flipped=0)
+    with pytest.raises(DataError, match="text 1 was right before one attack"):
+        worst_case([one, other])
+
+
+# Statistics
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 3])
+def test_sign_flips_against_all_flips(seeds: int) -> None:
+    draw = random.Random(seeds)
+    one, other = ([[draw.random() < share for _ in range(9)] for _ in range(seeds)] for share in (0.8, 0.4))
+    gaps = [sum(row[text] for row in one) - sum(row[text] for row in other) for text in range(9)]
+    totals = [abs(sum(sign * gap for sign, gap in zip(signs, gaps, strict=True)))
+              for signs in product((1, -1), repeat=9)]
+    assert sign_flips(one, other) == pytest.approx(sum(total >= abs(sum(gaps)) for total in totals) / 2 ** 9)
+    if seeds == 1:
+        assert sign_flips(one, other) == pytest.approx(mcnemar(one[0], other[0]))
+
+
+def test_sign_flips_of_equals_and_of_many_texts() -> None:
+    assert sign_flips([[True, False]], [[True, False]]) == 1.0
+    one, other = [[True] * 600] * 5, [[True] * 300 + [False] * 300] * 5
+    assert 0 <= sign_flips(one, other) < 1e-50
+    with pytest.raises(DataError, match="the same seeds"):
+        sign_flips([[True]], [[True], [False]])
+
+
+def test_the_bootstrap_agrees_with_drawing_one_by_one() -> None:
+    generator = np.random.default_rng(0)
+    one, other = generator.random((3, 40)) < 0.7, generator.random((3, 40)) < 0.5
+    gaps = one.astype(float) - other
+    slow = [gaps[generator.integers(3, size=3)][:, generator.integers(40, size=40)].mean() for _ in range(4000)]
+    found = bootstrap(one.tolist(), other.tolist())
+    assert found.value == pytest.approx(gaps.mean())
+    assert found.interval == pytest.approx(np.quantile(slow, [0.025, 0.975]), abs=0.012)
+
+
+# Tests against plain
+
+
+def test_paired_tests_by_hand() -> None:
+    """Ten texts that only ddm holds, none the other way: p = 2 / 2^10; Holm over two tests doubles it."""
+    found = table(report(cell("-" * 10 + "++"), cell("+" * 12, defence="ddm"), cell("-" * 9 + "+++", defence="mi4d")))
+    test = found.tests["ddm", "textfooler"]
+    assert (test.p, test.texts, test.seeds, test.difference.value) == (2 / 2 ** 10, 12, 1, pytest.approx(10 / 12))
+    assert (test.both, test.only_one, test.only_other, test.neither) == (2, 10, 0, 0)
+    assert found.tests["mi4d", "textfooler"].p == found.tests["mi4d", "textfooler"].corrected == 1.0
+    assert test.corrected == 2 * 2 / 2 ** 10
+    assert test.significant and not found.tests["mi4d", "textfooler"].significant
+    assert not any(defence == "plain" for defence, _ in found.tests)
+
+
+def test_a_difference_that_seeds_do_not_share_is_not_marked() -> None:
+    """Over texts it is sure, and over seeds it is not: one of two goes the other way."""
+    cells = [cell("-" * 60, seed=0), cell("+" * 30 + "-" * 30, seed=1), cell("+" * 60, defence="ddm", seed=0),
+             cell("-" * 60, defence="ddm", seed=1)]
+    test = table(report(*cells)).tests["ddm", "textfooler"]
+    assert (test.seeds, test.texts) == (2, 60) and test.difference.value == pytest.approx(0.25)
+    assert test.corrected < 0.05 and test.difference.interval.low < 0 and not test.significant
+
+
+def test_no_test_without_pairs_and_the_reason_is_told() -> None:
+    plain = cell("+-+-")
+    other = altered(cell("++++", defence="ddm"), lambda one: replace(one, text="another"))
+    untested = table(report(plain, other)).untested
+    assert untested["ddm", "textfooler"] == "4 of 4 texts with the same number are different texts"
+    found = report(cell("++", defence="ddm"))
+    assert not table(found).tests
+    assert table(found).untested == {("ddm", "textfooler"): "the plain classifier was not attacked so"}
+    assert "Not tested against plain: ddm textfooler; the plain classifier was not attacked so." in markdown(found)
+    untested = table(report(plain, cell("++++", defence="ddm", seed=4))).untested
+    assert untested["ddm", "textfooler"] == "they have no seed in common (4 and 0)"
+    several = [plain, cell("++++", attack="pwws"), cell("++++", defence="ddm"), cell("++++", defence="ddm", attack="x")]
+    untested = table(report(*several)).untested
+    assert untested["ddm", WORST] == "the worst case is over other attacks than the plain classifier's"
+    untested = table(report(plain, *several[2:])).untested
+    assert untested["ddm", WORST] == "the plain classifier was not attacked so"
+
+
+def test_the_worst_case_is_tested_too() -> None:
+    cells = [cell("-" * 10 + "++++"), cell("+" * 8 + "-" * 6, attack="pwws"), cell("+" * 14, defence="ddm"),
+             cell("+" * 12 + "--", defence="ddm", attack="pwws")]
+    test = table(report(*cells)).tests["ddm", WORST]
+    assert (test.only_one, test.only_other, test.neither, test.texts) == (12, 0, 2, 14) and test.p == 2 / 2 ** 12
+
+
+def test_transferred_texts_are_compared_with_plains_own() -> None:
+    found = report(cell("--++"), cell("++++", defence="ddm", mode="transfer", queries=0),
+                   cell("+-", defence="ddm", mode="transfer-successful", queries=0))
+    transfer = table(found, "transfer")
+    assert [line.defence for line in transfer.lines] == ["plain", "ddm"]
+    assert transfer.tests["ddm", "textfooler"].difference.value == 0.5
+    successful = table(found, "transfer-successful")
+    assert not successful.tests and "0 by construction" in successful.untested["ddm", "textfooler"]
+    assert re.search(r"plain \(by construction\) *\| - *\| - *\| 0\.0", markdown(found))
+    assert "plain (by construction) &  & 0.0 & 100.0" in latex(found)
+
+
+def test_places_are_shared_by_equals() -> None:
+    found = table(report(cell("++--"), cell("+++-", defence="a"), cell("+++-", defence="b"), cell("+---", defence="c")))
+    assert [found.place(name, "textfooler") for name in ("a", "b", "plain", "c")] == [1, 1, None, None]
+    found = table(report(cell("++--"), cell("+++-", defence="a"), cell("ssss", defence="c")))
+    assert [found.place(name, "textfooler") for name in ("a", "plain", "c")] == [1, 2, None]
+    assert found.place("c", CLEAN) is None and found.place("a", CLEAN) == 1
+    assert table(report(cell("++"))).place("plain", "textfooler") is None  # alone
+
+
+# Reported figures
+
+
+def test_reported_beside_measured_and_what_is_far() -> None:
+    """MR, DDM, TextFooler is reported as 55.2."""
+    near, off = "+" * 55 + "-" * 45, "+" * 30 + "-" * 70
+    line = table(report(cell(near, defence="ddm"))).lines[0]
+    assert line.gaps["textfooler"].difference == pytest.approx(-0.2) and not line.gaps["textfooler"].far
+    assert line.clean_gap and line.clean_gap.far and line.clean_gap.reported == 85.7
+    assert table(report(cell(off, defence="ddm"))).lines[0].gaps["textfooler"].far  # outside the interval
+    spread = [cell("+" * count + "-" * (100 - count), defence="ddm", seed=count) for count in (40, 50)]
+    assert not table(report(*spread)).lines[0].gaps["textfooler"].far  # 45.0 ± 7.1: between one deviation and two
+    close = [cell("+" * count + "-" * (100 - count), defence="ddm", seed=count) for count in (49, 50)]
+    assert table(report(*close)).lines[0].gaps["textfooler"].far
+    text = markdown(report(cell(off, defence="ddm")))
+    assert "another protocol and another encoder" in text and re.search(r"55\.2 +\| 30\.0 \[.*-25\.2 +\| far", text)
+    assert not table(report(cell(off, defence="own"))).lines[0].gaps
+
+
+def test_similar_data_are_told_as_such() -> None:
+    found = report(cell("+-", defence="ddm", data="rotten-tomatoes"))
+    assert found.tables[0].similar_data == "mr"
+    assert "rotten-tomatoes (reported: mr, other texts)" in markdown(found)
+    assert report(cell("+-", defence="ddm")).tables[0].similar_data == ""
+
+
+# Doubts: for each one, records that show the sign and records that do not
+
+
+def many(held: int, flipped: int, **given: object) -> CellRecords:
+    return cell("+" * held + "-" * flipped, **given)  # type: ignore[arg-type]
+
+
+def ddm(held: int, flipped: int, **given: object) -> CellRecords:
+    return many(held, flipped, defence="ddm", **given)
+
+
+def noisy(**given: object) -> dict[str, object]:
+    return {"header": {"noise": "fresh", **given}}
+
+
+SIMILAR = {"options": {"similarity": 0.84, "window": 15, "skip_short": True, "sentence_encoder": "minilm"}}
+Cells = Sequence[CellRecords]
+DOUBTS: Mapping[str, tuple[Cells, Cells]] = {
+    "SUCC is not 1 - CAA/CLA": ([many(5, 5, clean=0)], [many(5, 5)]),
+    "hardly any query": ([many(9, 1, queries=1)], [many(9, 1, queries=3)]),
+    "scores do not move": ([many(30, 5, probability_after=0.9)], [many(30, 5, probability_after=0.8)]),
+    "not asked again": ([ddm(5, 5, **noisy(eot=10))], [ddm(5, 5, draws=10, wrong_draws=9, **noisy(eot=10))]),
+    "one draw": ([ddm(5, 5, **noisy(eot=1))], [ddm(5, 5, header={"noise": "none", "eot": 1})]),
+    "luck": ([ddm(5, 5, draws=10, wrong_draws=3, **noisy(eot=10))],
+             [ddm(5, 5, draws=10, wrong_draws=9, **noisy(eot=10))]),
+    "unchanged texts": ([many(5, 5, adversarial=None)], [many(5, 5)]),
+    "meaning lost": ([many(5, 5, similarity=0.3)], [many(5, 5, similarity=0.7)]),
+    "most words changed": ([many(5, 5, changed=12)], [many(5, 5, changed=4)]),
+    "constraint off": ([many(5, 5, words=14, header=SIMILAR)], [many(5, 5, words=15, header=SIMILAR)]),
+    "stand-ins": ([many(5, 5, header=SIMILAR)], [many(5, 5, header={"options": {"sentence_encoder": "use"}})]),
+    "faults": ([cell("+-e", reason="broke")], [cell("+-")]),
+    "transfer beats adaptive": ([ddm(80, 20), ddm(60, 40, mode="transfer")],
+                                [ddm(60, 40), ddm(80, 20, mode="transfer")]),
+    "knowing does not help": ([ddm(5, 5), ddm(8, 2, attack="steering", mode="defence-aware")],
+                              [ddm(5, 5), ddm(4, 6, attack="steering", mode="defence-aware")]),
+    "white box weaker": ([many(5, 5), many(8, 2, attack="hotflip", gradients=4)],
+                         [many(5, 5), many(5, 5, attack="hotflip", gradients=4)]),
+    "an illusion of scores": ([many(80, 20), many(75, 25, scores="calibrated")],
+                              [many(80, 20), many(78, 22, scores="calibrated")]),
+    "no adaptive attack": ([many(5, 5), ddm(8, 2, mode="transfer")], [many(5, 5), ddm(8, 2)]),
+    "no attack that knows the defence": ([ddm(5, 5)], [ddm(5, 5), ddm(4, 6, attack="steering", mode="defence-aware")]),
+    "answers like plain": ([many(10, 10), ddm(15, 5)], [many(10, 10), cell("s" + "+" * 19, defence="ddm")]),
+    "few texts": ([many(50, 50)], [many(500, 500)]),
+    "one training seed": ([many(5, 5)], [many(5, 5), many(5, 5, seed=1)]),
+    "unfinished": ([many(5, 5, header={"texts": 11})], [many(5, 5)]),
+    "presets mixed": ([many(5, 5, header={"preset": "paper"}), many(5, 5, attack="pwws", header={"preset": "release"})],
+                      [many(5, 5, header={"preset": "paper"}), many(5, 5, attack="pwws", header={"preset": "paper"})]),
+    "settings differ": ([many(5, 5), ddm(5, 5, header={"options": {"neighbours": 8}})], [many(5, 5), ddm(5, 5)]),
+    "different classifiers": ([cell("s+"), cell("++", attack="pwws")], [cell("s+"), cell("s-", attack="pwws")]),
+    "clean accuracy under the reported": ([cell("s" * 30 + "+" * 70)], [cell("s" * 15 + "+" * 85)]),
+    "reported figures disagree": ([ddm(5, 5)], [many(5, 5)]),
+    "clean accuracy unchanged": (
+        [altered(ddm(5, 5, hidden=((0, 2, 0),)), lambda one: replace(one, undefended=one.label))],
+        [altered(ddm(5, 5, hidden=((0, 2, 0),)), lambda one: replace(one, undefended=0))]),
+}
+
+
+@pytest.mark.parametrize("name", DOUBTS)
+def test_a_doubt_comes_and_stays_away(name: str) -> None:
+    doubtful, fine = (report(*cells) for cells in DOUBTS[name])
+    found = [one for one in doubtful.doubts if one.name == name]
+    assert found and all(one.text.endswith((".", "?")) or one.text.endswith(").") for one in found)
+    assert name not in {one.name for one in fine.doubts}
+    assert f", {name}: " in markdown(doubtful)
+
+
+def test_every_doubt_has_its_example() -> None:
+    source = "".join((Path(__file__).parents[1] / "src/dualmask/evaluation" / name).read_text(encoding="utf-8")
+                     for name in ("doubts.py", "findings.py"))
+    told = re.findall(r'Finding\(\s*"([^"]+)"', source) + re.findall(r'^\s+\("([^"]+)", "attacks', source, re.M)
+    assert set(told) == set(DOUBTS)
+
+
+def test_doubts_tell_their_figures_and_the_gravest_come_first() -> None:
+    found = report(*DOUBTS["transfer beats adaptive"][0], cell("+-e", attack="pwws", reason="broke")).doubts
+    order = [("serious", "caution", "note").index(one.severity) for one in found]
+    assert order == sorted(order) and order[0] == 0
+    text = next(one for one in found if one.name == "transfer beats adaptive")
+    assert "80.0" in text.text and "60.0" in text.text and {key.mode for key in text.keys} == {"adaptive", "transfer"}
+    assert "1 of 3 (33 %)" in next(one for one in found if one.name == "faults").text
+
+
+def test_transfer_makes_no_queries_and_that_is_no_sign() -> None:
+    found = report(cell("++++", defence="ddm"), cell("++++", defence="ddm", mode="transfer", queries=0)).doubts
+    assert "hardly any query" not in {one.name for one in found}
+
+
+def test_new_noise_may_overrule_the_last_answer() -> None:
+    """A success by most draws whose last answer before was right is no contradiction."""
+    found = report(altered(ddm(5, 5, draws=9, wrong_draws=6, **noisy(eot=10)),
+                           lambda one: replace(one, predicted=one.label))).doubts
+    assert "SUCC is not 1 - CAA/CLA" not in {one.name for one in found}
+
+
+def test_a_sign_in_many_numbers_is_told_once() -> None:
+    cells = [many(9, 1, queries=1, attack=f"attack{number}") for number in range(5)]
+    found = [one for one in report(*cells).doubts if one.name == "hardly any query"]
+    assert len(found) == 1 and len(found[0].keys) == 5 and "4 times more" in found[0].text
+
+
+# Tables
+
+
+def test_markdown_lines_up_and_says_what_stands_behind() -> None:
+    found = report(many(20, 80), many(25, 75, seed=1), ddm(60, 40), ddm(55, 45, seed=1))
+    text = markdown(found)
+    assert text.startswith("# Robustness report\n") and "400 records" in text
+    assert re.search(r"\| ddm +\| 100\.0 ± 0\.0 \[.*\*\*57\.5 ± 3\.5 \[47\.7, 66\.7\]\*\* †", text)
+    assert re.search(r"\| ddm +\| textfooler \| 42\.5 ± 3\.5 \[.*\| 100 x 2 +\| 30 \(20\) +\| 10\.0", text)
+    assert "< 0.001" in text and "on 100 x 2" in text
+    assert "| a\\|b " in markdown(report(many(1, 1, defence="a|b")))
+    for block in re.findall(r"(?:^\|.*\n)+", text, re.M):
+        assert len({len(line) for line in block.splitlines()}) == 1
+
+
+def test_the_headline_is_short() -> None:
+    found = report(many(20, 80), ddm(60, 40), ddm(70, 30, mode="transfer"), many(3, 1, attack="pwws"))
+    assert headline(found) == [
+        ["mode", "defence", "clean", "pwws", "textfooler", "worst case", "texts x seeds"],
+        ["adaptive", "plain", "100.0", "75.0", "20.0", "75.0", "100 x 1"],
+        ["adaptive", "ddm", "100.0", "-", "60.0", "-", "100 x 1"],
+        ["transfer", "plain", "100.0", "-", "20.0", "-", "100 x 1"],
+        ["transfer", "ddm", "100.0", "-", "70.0", "-", "100 x 1"]]
+    two = headline(report(many(1, 1), many(1, 1, data="ag_news")))
+    assert two[0] == ["data", "encoder", "mode", "defence", "clean", "textfooler", "texts x seeds"]
+    assert {row[0] for row in two[1:]} == {"ag_news", "mr"}
+
+
+def test_latex_marks_and_escapes() -> None:
+    cells = [many(20, 80, data="a_b&c"), many(60, 40, defence="free_lb++", data="a_b&c"),
+             many(70, 30, defence="ddm", data="a_b&c")]
+    text = latex(report(*cells))
+    assert r"free\_lb++ & \textbf{100.0} & \underline{60.0}$^\dagger$ & \underline{40.0}" in text
+    assert r"ddm & \textbf{100.0} & \textbf{70.0}$^\dagger$ & \textbf{30.0}" in text
+    assert r"a\_b\&c, bert, adaptive" in text and "booktabs" in text.splitlines()[0]
+    assert text.count(r"\begin{") == text.count(r"\end{") and text.count("{") == text.count("}")
+    rows = [line for line in text.splitlines() if line.endswith(r"\\") and "multicolumn" not in line]
+    assert {len(re.findall(r"(?<!\\)&", line)) for line in rows} == {3}
+    assert escaped(r"50 % \ {x} ~ ^ # $ < 1") == (r"50 \% \textbackslash{} \{x\} \textasciitilde{} \textasciicircum{} "
+                                                 r"\# \$ $<$ 1")
+
+
+def test_settings_are_told_and_by_row_where_they_differ() -> None:
+    text = markdown(report(many(2, 2, header={"passes": "1", "preset": "paper"}),
+                           ddm(2, 2, header={"passes": "100", "preset": "paper"})))
+    assert "Settings. Preset: paper. Forward passes for a prediction: 1 (plain); 100 (ddm)." in text
+
+
+# Files
+
+
+def test_a_corrupt_file_is_named_and_the_others_count(tmp_path: Path) -> None:
+    folder = write(tmp_path / "out", many(3, 1), ddm(2, 2))
+    (folder / "bad.jsonl").write_text('{"format": 1}\nnonsense\n', encoding="utf-8")
+    write(folder / "copy", many(3, 1))
+    found = build_report(read_cells(folder), title="Mine")
+    assert len(found.entries) == 2 and len(found.problems) == 2 and found.records == 8
+    assert "bad.jsonl, line 2" in found.problems[0] and "holds the same cell as" in found.problems[1]
+    text = markdown(found)
+    assert text.startswith("# Mine\n") and "Files that are not in this report" in text and "bad.jsonl, line 2" in text
+
+
+def test_compare_two_files_by_hand(tmp_path: Path) -> None:
+    one = write(tmp_path / "one", cell("+++++++-s+"))
+    other = write(tmp_path / "other", cell("-------+s+", defence="ddm"))
+    found = compare(next(one.iterdir()), next(other.iterdir()))
+    assert len(found.pairs) == 1 and not found.problems
+    pair = found.pairs[0]
+    assert (pair.one, pair.other, pair.attack, pair.reason) == ("bert plain", "bert ddm", "textfooler", "")
+    test = pair.test
+    assert test and (test.texts, test.both, test.only_one, test.only_other, test.neither) == (10, 1, 7, 1, 1)
+    assert test.difference.value == pytest.approx(0.6) and test.p == pytest.approx(2 * 9 / 2 ** 8) == test.corrected
+    assert test.difference.interval.low < 0.6 < test.difference.interval.high
+
+
+def test_compare_two_folders(tmp_path: Path) -> None:
+    both = [cell("+" * 20), cell("+" * 20, defence="ddm"), cell("+" * 20, attack="pwws"), cell("+", mode="transfer")]
+    less = [cell("-" * 20), cell("+" * 20, defence="ddm"), cell("-" * 10 + "+" * 10, attack="pwws")]
+    found = compare(write(tmp_path / "one", *both), write(tmp_path / "other", *less))
+    values = {(pair.attack, pair.one): pair.test for pair in found.pairs}
+    assert {name for name, test in values.items() if test and test.significant} == {
+        ("pwws", "bert plain"), ("textfooler", "bert plain")}
+    test = values["pwws", "bert plain"]
+    assert test and test.p == 2 / 2 ** 10 and test.corrected == pytest.approx(2 * 2 / 2 ** 10)
+    assert all(pair.one == pair.other for pair in found.pairs)
+    assert any("mr textfooler transfer raw is only there" in problem for problem in found.problems)
+
+
+def test_compare_says_why_it_can_not(tmp_path: Path) -> None:
+    one = write(tmp_path / "one", cell("++", header={"data": "2 examples a"}))
+    other = altered(cell("++", defence="ddm", header={"data": "2 examples b"}), lambda text: replace(text, text="?"))
+    pair = compare(one, write(tmp_path / "other", other)).pairs[0]
+    assert pair.test is None and "2 of 2 texts with the same number are different texts" in pair.reason
+    assert "2 examples a and 2 examples b" in pair.reason
+    with pytest.raises(DataError, match="no data, attack, mode and classifier in common"):
+        compare(one, write(tmp_path / "pwws", cell("++", attack="pwws")))
+    shifted = altered(cell("++", defence="ddm"), lambda text: replace(text, index=text.index + 10))
+    assert compare(one, write(tmp_path / "far", shifted)).pairs[0].reason.startswith("they have no text in common")
+    with pytest.raises(DataError, match="does not exist"):
+        compare(one, tmp_path / "nowhere")
+
+
+def test_about_gathers_what_headers_tell() -> None:
+    told = {"about": {"versions": {"dualmask": "1"}, "revision": "abc", "grid": "quick"}}
+    other = ddm(1, 1, seed=1, header={"about": {"revision": "x"}})
+    found = report(many(1, 1, header=told), ddm(1, 1, header=told), other)
+    assert found.about["versions"] == ("dualmask 1",) and set(found.about["revision"]) == {"abc", "x"}
+    assert "* grid: quick" in markdown(found)
+
+
+def test_the_deviation_in_a_table_is_the_samples() -> None:
+    found = only(many(2, 8), many(4, 6, seed=1), many(9, 1, seed=2))
+    assert found.robust and found.robust.deviation == pytest.approx(math.sqrt(0.13))
+
+
+def test_a_report_needs_no_torch(tmp_path: Path) -> None:
+    write(tmp_path / "out", many(3, 1), ddm(2, 2))
+    code = ("import sys; from pathlib import Path\n"
+            "from dualmask.evaluation.records import read_cells; from dualmask.evaluation.report import build_report\n"
+            "from dualmask.evaluation.report_tables import headline, markdown\n"
+            "from dualmask.evaluation.report_latex import latex; from dualmask.evaluation.comparison import compare\n"
+            "folder = Path(sys.argv[1]); report = build_report(read_cells(folder))\n"
+            "markdown(report), latex(report), headline(report), compare(folder, folder)\n"
+            "print(sorted({'torch', 'transformers', 'datasets', 'pyarrow'} & set(sys.modules)))")
+    found = subprocess.run([sys.executable, "-c", code, str(tmp_path / "out")], capture_output=True, text=True,
+                           check=True)
+    assert found.stdout.strip() == "[]"
