@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from dualmask.evaluation.records import Cell, Mode, read_cells
-from dualmask.evaluation.report import Report, build_report
-from dualmask.evaluation.report_latex import latex
-from dualmask.evaluation.report_tables import markdown
+from dualmask.reporting.report import Report, build_report
+from dualmask.reporting.report_latex import latex
+from dualmask.reporting.report_tables import markdown
 from dualmask.results import AttackResult, as_line
 
 T = TypeVar("T")
@@ -71,7 +71,7 @@ def timed(seconds: dict[str, float], name: str, work: Callable[[], T]) -> T:
 
 
 def page(report: Report) -> str:
-    from dualmask.evaluation.page import html
+    from dualmask.reporting.page import html
 
     return html(report)
 
@@ -87,7 +87,7 @@ def main() -> None:
         loaded = timed(seconds, "reading", lambda: read_cells(Path(folder)))
     report = timed(seconds, "analysis", lambda: build_report(loaded))
     for name, form in {"markdown": markdown, "latex": latex,
-                       **({"html": page} if find_spec("dualmask.evaluation.page") else {})}.items():
+                       **({"html": page} if find_spec("dualmask.reporting.page") else {})}.items():
         timed(seconds, name, lambda form=form: form(report))  # type: ignore[misc]
     sys.stdout.write(json.dumps({
         "benchmark": "report_speed", "records": report.records, "cells": given.cells, "megabytes": round(size / 1e6, 1),

@@ -43,6 +43,10 @@ EVERY = [(name, preset) for name, kind in ATTACKS.items() for preset in kind.pre
 LONG = [(name, next(iter(kind.presets))) for name, kind in ATTACKS.items()]
 IDS = ["-".join(pair) for pair in EVERY]
 WHITE_BOX = {name for name, kind in ATTACKS.items() if kind.family == "gradients"}
+AWARE = {name for name, kind in ATTACKS.items() if kind.against}  # each attacks the defence that it knows, and no other
+INSIDE = WHITE_BOX | AWARE  # a victim must be a classifier
+FIELDS = {name: kind.against or ("plain", "ddm") for name, kind in ATTACKS.items()}  # defences it is tried against
+DUELS = [(name, preset, defence) for name, preset in EVERY for defence in FIELDS[name]]
 TEXTS: list[Text] = [str(example.text) for example in reviews(14, seed=4)]
 TEXTS += ["Good movies, with a SUPERB plot and a fine actor; the scene was dull . Very dull !",
           "the good movie was a great plot and the awful scene with a poor actor was very fine and dull and bad x y z"]
@@ -95,9 +99,10 @@ def own_labels(classifier: DefendedClassifier, texts: Sequence[Text]) -> list[Ex
 
 
 def test_all_seven_attacks_are_there() -> None:
-    assert set(ATTACKS) == {"deepwordbug", "textbugger", "pwws", "textfooler", "bertattack", "hotflip", "fgpm"}
-    assert all({"paper"} <= set(kind.presets) for kind in ATTACKS.values())
-    assert all({"textattack-0.3.11", "textdefender-2021"} <= set(kind.presets) for name, kind in ATTACKS.items()
+    published = {name: kind for name, kind in ATTACKS.items() if name not in AWARE}
+    assert set(published) == {"deepwordbug", "textbugger", "pwws", "textfooler", "bertattack", "hotflip", "fgpm"}
+    assert all({"paper"} <= set(kind.presets) for kind in published.values())
+    assert all({"textattack-0.3.11", "textdefender-2021"} <= set(kind.presets) for name, kind in published.items()
                if name not in WHITE_BOX)
 
 
@@ -106,7 +111,7 @@ def test_every_attack_has_a_card_that_names_its_deviations(name: str) -> None:
     kind = ATTACKS[name]
     card = kind.card()
     assert set(card.sections) == {"Paper", "Idea", "Acts at", "Deviations", "Relations"}
-    assert kind.paper is not None and kind.paper.link
+    assert (kind.paper is not None and bool(kind.paper.link)) is (name not in AWARE), "those have no paper"
     assert f"dualmask.attacks.{name}" == kind.__module__
 
 
@@ -226,9 +231,9 @@ def check_edits(one: AttackResult, attack: Attack, original: Words, final: Words
 
 def check_word(attack: Attack, old: str, new: str) -> None:
     options: Any = attack.options
-    if attack.name in ("textfooler", "fgpm", "hotflip"):
+    if attack.name in ("textfooler", "fgpm", "hotflip", "frequent", "seethrough"):
         near = NEAR.get(old.lower(), {})
-        if attack.name != "hotflip" or options.pool == "neighbours":
+        if attack.name not in ("hotflip", "frequent") or getattr(options, "pool", "neighbours") == "neighbours":
             assert new.lower() in near
         least = 1 - options.distance / 2 if attack.name == "fgpm" else options.cosine
         if least is not None and new.lower() in near:
@@ -251,8 +256,7 @@ def distance(one: str, other: str) -> int:
     return found
 
 
-@pytest.mark.parametrize("defence", ["plain", "ddm"])
-@pytest.mark.parametrize(("name", "preset"), EVERY, ids=IDS)
+@pytest.mark.parametrize(("name", "preset", "defence"), DUELS, ids=map("-".join, DUELS))
 def test_every_attack_keeps_its_rules(
     name: str, preset: str, defence: str, build: Build, victims: dict[str, DefendedClassifier],
 ) -> None:
@@ -281,8 +285,8 @@ def test_every_attack_makes_progress_against_a_weak_victim(
     if name == "fgpm":
         loose |= {"distance": 2.0}
     attack = build(name, preset, **loose)
-    victim: Any = victims["plain"] if name in WHITE_BOX else HashVictim()
-    examples = own_labels(victim, TEXTS) if name in WHITE_BOX else victim.examples(TEXTS)
+    victim: Any = victims[FIELDS[name][0]] if name in INSIDE else HashVictim()
+    examples = own_labels(victim, TEXTS) if name in INSIDE else victim.examples(TEXTS)
     found = run(victim, attack, examples)
     assert any(one.outcome == "succeeded" for one in found) or any(
         float(one.probability_after or 0) < float(one.probability or 0) - 0.01 for one in found)
@@ -292,11 +296,11 @@ def test_every_attack_makes_progress_against_a_weak_victim(
 def test_no_attack_exceeds_any_budget(
     name: str, preset: str, build: Build, victims: dict[str, DefendedClassifier],
 ) -> None:
-    white = name in WHITE_BOX
-    victim: Any = victims["plain"] if white else HashVictim(gain=0.3)
+    inside = name in INSIDE
+    victim: Any = victims[FIELDS[name][0]] if inside else HashVictim(gain=0.3)
     texts = [TEXTS[2], TEXTS[-2]]
-    examples = own_labels(victim, texts) if white else victim.examples(texts)
-    for budget in range(1, 31, 3 if white else 1):
+    examples = own_labels(victim, texts) if inside else victim.examples(texts)
+    for budget in range(1, 31, 3 if inside else 1):
         for one in run(victim, build(name, preset, queries=budget), examples):
             assert one.queries <= budget and one.rows <= budget + 1
             assert (one.outcome == "out-of-queries") <= (one.queries == budget)
@@ -308,7 +312,7 @@ def test_odd_texts_end_with_an_outcome(
     name: str, preset: str, build: Build, victims: dict[str, DefendedClassifier],
 ) -> None:
     attack = build(name, preset)
-    for defence in ("plain", "ddm"):
+    for defence in FIELDS[name]:
         classifier = victims[defence]
         for one in run(classifier, attack, own_labels(classifier, ODD)):
             check_result(one, attack, lambda text: classifier.predict([text]).probabilities[0])  # noqa: B023
@@ -324,7 +328,7 @@ def test_odd_texts_end_with_an_outcome(
 def test_pairs_are_attacked_and_premises_fixed_where_they_must_be(
     name: str, preset: str, build: Build, victims: dict[str, DefendedClassifier],
 ) -> None:
-    classifier = victims["plain"]
+    classifier = victims[FIELDS[name][0]]
     for fixed in (True, False):
         attack = build(name, preset, fix_premise=fixed)
         for one in run(classifier, attack, own_labels(classifier, PAIRS)):
@@ -340,9 +344,9 @@ def test_pairs_are_attacked_and_premises_fixed_where_they_must_be(
 def test_a_victim_with_a_single_class_withstands(
     name: str, preset: str, build: Build, tiny: Callable[[str], Path], data: Dataset,
 ) -> None:
-    if name in WHITE_BOX:
+    if name in INSIDE:
         one_class = dataclasses.replace(data, labels=("only",), train=[Example(text, 0) for text, _ in data.train])
-        victim: object = tiny_classifier(tiny("bert"), "plain", one_class)
+        victim: object = tiny_classifier(tiny("bert"), FIELDS[name][0], one_class)
     else:
         victim = lambda texts: [[1.0]] * len(texts)  # noqa: E731
     for one in run(victim, build(name, preset), [Example(text, 0) for text in (TEXTS[0], TEXTS[-2], "", "the of")]):
@@ -365,14 +369,14 @@ def test_two_thousand_words_take_reasonable_time(
     draw = random.Random(0)
     words = ["good", "dull", "movie", "the", "plot", "was", "scene", "actor,"]
     text = " ".join(draw.choice(words) for _ in range(2000))
-    white = name in WHITE_BOX
+    inside = name in INSIDE
 
     def quick(texts: Sequence[Text]) -> np.ndarray:
         return np.tile([0.9, 0.1], (len(texts), 1))
 
-    victim: Any = victims["ddm"] if white else quick
-    example = own_labels(victim, [text])[0] if white else Example(text, 0)
-    limit = {} if white else {"queries": 2600}
+    victim: Any = victims["ddm"] if inside else quick
+    example = own_labels(victim, [text])[0] if inside else Example(text, 0)
+    limit = {} if name in WHITE_BOX else {"queries": 2600}
     began = time.perf_counter()
     one = run(victim, build(name, preset, **limit), [example])[0]
     took = time.perf_counter() - began
@@ -397,7 +401,7 @@ def test_odd_entries_of_a_users_table_do_no_harm(
 def test_single_letters_and_stop_words_are_left_alone(build: Build) -> None:
     victim = HashVictim()
     for name, preset in EVERY:
-        if name in WHITE_BOX or preset != "textattack-0.3.11":
+        if name in INSIDE or preset != "textattack-0.3.11":
             continue
         found = run(victim, build(name, preset), victim.examples(["the of and a", "a b c"]))
         assert found[0].queries == 1 and found[0].outcome == "failed" and found[0].adversarial is None
@@ -435,7 +439,7 @@ def test_misclassified_texts_are_skipped_with_one_query(build: Build) -> None:
     victim = HashVictim()
     wrong = [Example(text, 1 - label) for text, label in victim.examples(TEXTS)]
     for name, preset in EVERY:
-        if name not in WHITE_BOX:
+        if name not in INSIDE:
             for one in run(victim, build(name, preset), wrong):
                 assert (one.outcome, one.queries, one.rows, one.adversarial) == ("skipped", 1, 1, None)
                 assert one.predicted != one.label

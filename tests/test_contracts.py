@@ -410,8 +410,9 @@ LAYERS = [
     ("errors", "seeds"), ("options", "cards"), ("resources", "packages", "package_cache", "hub"), ("text",),
     ("results",), ("models",), ("masking",), ("defences",), ("classifier",),
     ("storage", "checkpoints", "training_log", "training"),
-    ("attacks",), ("evaluation",), ("integration", "prediction", "answers", "display", "attack_display", "demo",
-    "demo_page"), ("cli", "cli_attack", "cli_predict", "cli_resources"),
+    ("attacks",), ("evaluation",), ("reporting",),
+    ("integration", "prediction", "answers", "display", "attack_display", "bench_display", "quickstart"),
+    ("cli", "cli_attack", "cli_bench", "cli_predict", "cli_resources"),
 ]  # fmt: skip
 LEVEL = {part: level for level, layer in enumerate(LAYERS) for part in layer}
 # DefendedClassifier.save and .load are there for convenience; storage.py does the work and imports the class

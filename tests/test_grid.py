@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Grids: every mistake told at once and at its place; what a grid stands for, and in which order."""
 
+import re
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 
 from dualmask.attacks import ATTACKS, aware_of
 from dualmask.errors import OptionError
-from dualmask.evaluation.grid import Grid, read_grid
+from dualmask.evaluation.grid import LISTS, Grid, read_grid
 from dualmask.evaluation.plan import make_plan
 
 Write = Callable[[str], Path]
@@ -254,3 +255,25 @@ def test_the_experiments_are_whole(name: str) -> None:
     assert grid.name == name and len(grid.seeds) == 5 and grid.samples == 1000
     assert {"adaptive", "transfer", "defence-aware"} <= set(grid.modes)
     assert len({task.cell for task in make_plan(grid).tasks}) == len(make_plan(grid).tasks) > 300
+
+
+def test_the_page_names_every_key() -> None:
+    page = (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
+    keys = re.findall(r"^\| `(\w+)` \| (.*?) \|", page.split("## Grids")[1].split("An entry of")[0], re.M)
+    told = dict(keys)
+    assert set(told) == {f.name for f in fields(Grid)} - {"text"}
+    defaults = {f.name: f.default for f in fields(Grid)}
+    for name in ("samples", "sample_seed", "attack_seed", "eot", "draws"):
+        assert told[name] == str(defaults[name])
+    assert told["measure"] == f'`"{defaults["measure"]}"`'
+    for name, kind in LISTS.items():
+        row, = re.findall(rf"^\| `{name}` \| (`name`.*) \|$", page, re.M)
+        assert re.findall(r"`(\w+)`", row) == [f.name for f in fields(kind)]
+
+
+def test_grids_on_the_page_can_be_read(write: Write, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
+    short, long = re.findall(r"^```toml\n(.*?)^```", page, re.M | re.S)
+    (tmp_path / "reviews.csv").touch()
+    assert len(make_plan(read_grid(write(short))).tasks) == 24
+    assert [line.split(": ")[0] for line in mistakes(write(long))] == ["encoders[0].source"]  # it lies elsewhere

@@ -19,17 +19,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dualmask.evaluation.axes import Scale
-from dualmask.evaluation.charts import scatter_chart
-from dualmask.evaluation.curves import Fate, doubling_limits, even_limits, survival, sweeps
-from dualmask.evaluation.entries import entries, share
 from dualmask.evaluation.metrics import robustness, worst_case
-from dualmask.evaluation.page import html
-from dualmask.evaluation.page_plots import before_and_after, pooled
-from dualmask.evaluation.page_tables import worst_first
 from dualmask.evaluation.records import Cell, CellRecords, Loaded
-from dualmask.evaluation.report import PLAIN, WORST, Report, build_report
-from dualmask.evaluation.specimens import LONGEST, marked_pair, specimens
+from dualmask.reporting.axes import Scale
+from dualmask.reporting.charts import scatter_chart
+from dualmask.reporting.curves import Fate, doubling_limits, even_limits, survival, sweeps
+from dualmask.reporting.entries import entries, share
+from dualmask.reporting.page import html
+from dualmask.reporting.page_plots import before_and_after, pooled
+from dualmask.reporting.page_tables import worst_first
+from dualmask.reporting.report import PLAIN, WORST, Report, build_report
+from dualmask.reporting.specimens import LONGEST, marked_pair, specimens
 from dualmask.results import AttackResult, Outcome
 from dualmask.text.differences import differences, joined
 
@@ -467,7 +467,7 @@ def test_a_hundred_thousand_records_make_a_small_page_soon() -> None:
 
 
 def test_a_page_needs_no_torch_and_no_plotting_library() -> None:
-    code = ("import sys; from dualmask.evaluation.page import html; "
+    code = ("import sys; from dualmask.reporting.page import html; "
             "print([name for name in ('torch', 'transformers', 'matplotlib', 'rich') if name in sys.modules])")
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

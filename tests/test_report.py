@@ -17,14 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualmask.errors import DataError
-from dualmask.evaluation.comparison import compare
-from dualmask.evaluation.entries import WORST, Entry, entries
 from dualmask.evaluation.metrics import Robustness, worst_case
 from dualmask.evaluation.records import Cell, CellRecords, Loaded, Mode, Scores, read_cells
-from dualmask.evaluation.report import CLEAN, Report, Table, build_report
-from dualmask.evaluation.report_latex import escaped, latex
-from dualmask.evaluation.report_tables import headline, markdown
 from dualmask.evaluation.statistics import bootstrap, mcnemar, sign_flips, wilson
+from dualmask.reporting.comparison import compare
+from dualmask.reporting.entries import WORST, Entry, entries
+from dualmask.reporting.report import CLEAN, Report, Table, build_report
+from dualmask.reporting.report_latex import escaped, latex
+from dualmask.reporting.report_tables import headline, markdown
 from dualmask.results import FAULTS, AttackResult, Outcome, as_line
 
 OUTCOMES: Mapping[str, Outcome] = {"+": "failed", "-": "succeeded", "s": "skipped", "q": "out-of-queries",
@@ -504,9 +504,9 @@ def test_the_deviation_in_a_table_is_the_samples() -> None:
 def test_a_report_needs_no_torch(tmp_path: Path) -> None:
     write(tmp_path / "out", many(3, 1), ddm(2, 2))
     code = ("import sys; from pathlib import Path\n"
-            "from dualmask.evaluation.records import read_cells; from dualmask.evaluation.report import build_report\n"
-            "from dualmask.evaluation.report_tables import headline, markdown\n"
-            "from dualmask.evaluation.report_latex import latex; from dualmask.evaluation.comparison import compare\n"
+            "from dualmask.evaluation.records import read_cells; from dualmask.reporting.report import build_report\n"
+            "from dualmask.reporting.report_tables import headline, markdown\n"
+            "from dualmask.reporting.report_latex import latex; from dualmask.reporting.comparison import compare\n"
             "folder = Path(sys.argv[1]); report = build_report(read_cells(folder))\n"
             "markdown(report), latex(report), headline(report), compare(folder, folder)\n"
             "print(sorted({'torch', 'transformers', 'datasets', 'pyarrow'} & set(sys.modules)))")

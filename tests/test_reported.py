@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dualmask.errors import DataError
-from dualmask.evaluation.reported import ReportedTable, load_reported
+from dualmask.reporting.reported import ReportedTable, load_reported
 
 ROOT = Path(__file__).parents[1]
 ROW = '[[row]]\ndata = "d"\ndefence = "x"\nname = "X"\nkind = "k"\nmasks = false\nclean = 90.0\n'
@@ -89,7 +89,7 @@ def test_the_figures_travel_with_the_package(tmp_path: Path) -> None:
     """Nothing but the installed package is there: neither the checkout nor the link in it."""
     shutil.copytree(ROOT / "src" / "dualmask", tmp_path / "dualmask", ignore=shutil.ignore_patterns("__pycache__"))
     code = ("import sys; sys.path.insert(0, sys.argv[1])\n"
-            "import dualmask; from dualmask.evaluation.reported import load_reported\n"
+            "import dualmask; from dualmask.reporting.reported import load_reported\n"
             "print(len(load_reported().cells), dualmask.__file__)")
     found = subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=tmp_path, capture_output=True, text=True,
                            check=True).stdout.split()

@@ -17,9 +17,9 @@ from dualmask.evaluation.bench import Outcome, Watch
 from dualmask.evaluation.grid import Grid
 from dualmask.evaluation.plan import Job, Plan, Task
 from dualmask.evaluation.records import Cell
-from dualmask.evaluation.report import Report
-from dualmask.evaluation.report_tables import NOTHING, headline
 from dualmask.evaluation.standing import Pace, Standing, TimeLeft, measured, untrained
+from dualmask.reporting.report import Report
+from dualmask.reporting.report_tables import NOTHING, headline
 from dualmask.results import AttackResult
 from dualmask.text.differences import SHOWN
 
@@ -115,7 +115,7 @@ class Board(Watch):
         busy = next((place for place, job in enumerate(rows) if self.open(job)), 0)
         first = max(0, min(busy - room // 2, len(rows) - room))
         table = Table(box=None, padding=(0, 2, 0, 0))
-        for heading in ("classifier", "cells", "lowest accuracy under attack so far"):
+        for heading in ("classifier", "cells", "lowest accuracy under attack"):
             table.add_column(heading, no_wrap=True)
         for job in rows[first:first + room]:
             signs = Text.assemble(*(SIGNS[self.states[task.cell]] for task in job.tasks))
@@ -156,9 +156,9 @@ def progress(cell: Cell, found: Standing, wanted: int | None) -> str:
 
 
 def lowest(job: Job, standings: dict[Cell, Standing]) -> str:
-    """Of the attacks that asked the classifier itself."""
-    found = [((one.right - one.flipped) / (one.texts - one.faults), task.cell) for task in job.tasks
-             if (one := standings[task.cell]).texts > one.faults and task.source is None]
+    """Of the finished cells whose attacks asked the classifier itself."""
+    found = [((one.right - one.flipped) / one.texts, task.cell) for task in job.tasks
+             if (one := standings[task.cell]).finished and one.texts and task.source is None]
     if not found:
         return ""
     share, cell = min(found)

@@ -72,17 +72,10 @@ def show_figures(console: "Console", results: Path) -> None:
     """A table for each mode: accuracy before and under each attack."""
     from dualmask.bench_display import figure_tables
     from dualmask.evaluation.records import read_cells
-    from dualmask.evaluation.report import build_report
+    from dualmask.reporting.report import build_report
 
-    for table in figure_tables(build_report(read_cells(records_of(results)))):
+    for table in figure_tables(build_report(read_cells(results))):
         console.print(table)
-
-
-def records_of(results: Path) -> Path:
-    """The records of a run; beside them lie logs and models."""
-    from dualmask.evaluation.records import RECORDS
-
-    return results / RECORDS if (results / RECORDS).is_dir() else results
 
 
 def report(
@@ -95,12 +88,12 @@ def report(
     title: Annotated[str | None, typer.Option(help="Of the report; the folder's name unless given.")] = None,
 ) -> None:
     """Make a report out of records: all three forms unless one is asked for. No model is needed."""
-    from dualmask.evaluation import page, report_latex, report_tables
     from dualmask.evaluation.records import read_cells
-    from dualmask.evaluation.report import build_report
+    from dualmask.reporting import page, report_latex, report_tables
+    from dualmask.reporting.report import build_report
 
     folder = out or (results if results.is_dir() else results.parent)
-    made = build_report(read_cells(records_of(results)), title=title or f"Robustness: {results.resolve().stem}")
+    made = build_report(read_cells(results), title=title or f"Robustness: {results.resolve().stem}")
     forms = {"report.html": (html, page.html), "report.tex": (latex, report_latex.latex),
              "report.md": (markdown, report_tables.markdown)}
     every = not (html or latex or markdown)
@@ -121,10 +114,10 @@ def compare(
     from rich.console import Console
     from rich.table import Table
 
-    from dualmask.evaluation.comparison import compare as compared
-    from dualmask.evaluation.report_tables import probability
+    from dualmask.reporting.comparison import compare as compared
+    from dualmask.reporting.report_tables import probability
 
-    found = compared(records_of(one), records_of(other))
+    found = compared(one, other)
     names = ("data", "attack", "A", "B", "texts x seeds", "A - B in points, 95 %", "only A, only B", "p", "corrected")
     table = Table(*names, title=f"accuracy under attack on the same texts, A: {one}, B: {other}", title_justify="left")
     for pair in found.pairs:

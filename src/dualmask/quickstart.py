@@ -15,7 +15,7 @@ from dualmask.errors import DualmaskError
 if TYPE_CHECKING:
     from dualmask.evaluation.bench import Outcome
     from dualmask.evaluation.grid import Grid
-    from dualmask.evaluation.report import Report, Table
+    from dualmask.reporting.report import Report, Table
 
 REPORT = "report.html"
 MODES = {  # what was done, in the words of somebody who sees this for the first time
@@ -64,11 +64,11 @@ def purpose(grid: "Grid") -> str:
 
 
 def write_report(outcome: "Outcome") -> "tuple[Report, Path]":
-    from dualmask.evaluation.page import html
-    from dualmask.evaluation.records import RECORDS, read_cells
-    from dualmask.evaluation.report import build_report
+    from dualmask.evaluation.records import read_cells
+    from dualmask.reporting.page import html
+    from dualmask.reporting.report import build_report
 
-    report = build_report(read_cells(outcome.out / RECORDS), title="A plain and a defended classifier under attack")
+    report = build_report(read_cells(outcome.out), title="A plain and a defended classifier under attack")
     page = outcome.out / REPORT
     page.write_text(html(report), encoding="utf-8")
     return report, page
@@ -97,7 +97,7 @@ def sentences(report: "Report") -> Iterator[str]:
 
 
 def lines(table: "Table") -> Iterator[str]:
-    from dualmask.evaluation.report import WORST
+    from dualmask.reporting.report import WORST
 
     for line in table.lines:
         column = WORST if line.worst else table.attacks[-1]

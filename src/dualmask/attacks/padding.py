@@ -15,7 +15,7 @@ from dualmask.options import least
 from dualmask.text.words import Words
 
 EDITS = (swapped, substituted, deleted, inserted)
-# Single letters that English texts do not have, though many vocabularies do: Cyrillic, Greek, Georgian, Hebrew and others
+# Letters that English texts do not have, though many vocabularies do: Cyrillic, Greek, Georgian, Hebrew and others
 MARKS = ("\u0436\u0444\u0449\u044e\u044f\u03be\u03c8\u03c9\u10d0\u10d1"
          "\u05d0\u05d1\u0627\u0628\u0e01\u4e00\u7684\u014b\u0127")
 

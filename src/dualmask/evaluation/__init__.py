@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From records to evidence: metrics and statistics, none of which needs a model."""
+"""How defences are measured: the protocol, records of every text, grids, metrics and statistics."""

@@ -20,12 +20,12 @@ from dualmask.evaluation.lock import locked
 from dualmask.evaluation.material import load_data, trained
 from dualmask.evaluation.plan import Job, Plan, Task, make_plan
 from dualmask.evaluation.protocol import Protocol, evaluate
-from dualmask.evaluation.records import Cell, CellRecords, read_cell
+from dualmask.evaluation.records import FAILURES, Cell, CellRecords, read_cell
 from dualmask.evaluation.standing import MODELS, Standing, record_path, settings_of, standing, survey
 from dualmask.results import AttackResult
 from dualmask.text.examples import Dataset
 
-FAILURES, GRID = "failures.jsonl", "grid.toml"
+GRID = "grid.toml"
 
 
 class Watch:
@@ -76,10 +76,16 @@ def run_grid(
     out.mkdir(parents=True, exist_ok=True)
     with locked(out):
         (out / FAILURES).unlink(missing_ok=True)
-        part = out / f"{GRID}.part"
-        part.write_text(grid.text, encoding="utf-8")
-        part.replace(out / GRID)
+        keep_grid(grid, out / GRID)
         return Run(grid, make_plan(grid, only=only), out, watch=watch or Watch(), end=end).through()
+
+
+def keep_grid(grid: Grid, path: Path) -> None:
+    """A copy of the grid's file, whole or not at all."""
+    if not path.exists() or path.read_text(encoding="utf-8") != grid.text:
+        part = path.with_name(f"{path.name}.part")
+        part.write_text(grid.text, encoding="utf-8")
+        part.replace(path)
 
 
 class Run:

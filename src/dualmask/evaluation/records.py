@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a table is made of: one file of records for each cell, and what it says about how it came about."""
 
+import json
 import os
 import platform
 import subprocess
@@ -25,7 +26,7 @@ Mode = Literal[
 Scores = Literal["raw", "calibrated"]  # what the attack sees: the classifier's own probabilities, or with a temperature
 MODES: tuple[Mode, ...] = get_args(Mode)
 TRANSFER: tuple[Mode, ...] = ("transfer", "transfer-successful")
-RECORDS = "records"  # the folder of a run's record files
+RECORDS, FAILURES = "records", "failures.jsonl"  # of a run's folder: record files, and cells that could not be filled
 
 
 @dataclass(frozen=True, order=True)
@@ -103,9 +104,9 @@ def read_cell(path: Path) -> CellRecords:
 
 
 def read_cells(folder: Path) -> Loaded:
-    """Every file of records below a folder. One that is damaged is named, and the others count."""
-    cells, problems = [], []
-    for path in record_files(folder):
+    """Every file of records of a run, or below a folder. One that is damaged is named, and the others count."""
+    cells, problems = [], failures(folder)
+    for path in record_files(folder / RECORDS if (folder / RECORDS).is_dir() else folder):
         try:
             cells.append(read_cell(path))
         except (DataError, OSError) as error:
@@ -113,6 +114,18 @@ def read_cells(folder: Path) -> Loaded:
     if not cells and not problems:
         raise DataError(f"no records (*.jsonl) below {folder}; make some with 'dualmask bench GRID'.")
     return Loaded(sorted(cells, key=lambda one: one.cell), problems)
+
+
+def failures(folder: Path) -> list[str]:
+    """The cells that a run could not fill, and why."""
+    try:
+        lines = (folder / FAILURES).read_text(encoding="utf-8").splitlines()
+        found = [json.loads(line) for line in lines]
+        return [f"failed: {Cell.from_dict(one['cell']).file_name}: {one['reason']}" for one in found]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except (OSError, ValueError, KeyError, TypeError, DataError, OptionError) as error:
+        return [f"{folder / FAILURES} can't be read: {error}"]
 
 
 def record_files(folder: Path) -> Iterator[Path]:

@@ -3,10 +3,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from dualmask.evaluation.axes import shown
-from dualmask.evaluation.entries import Entry
-from dualmask.evaluation.page_tables import MODES, counted, simple_table
-from dualmask.evaluation.report import Report
+from dualmask.reporting.axes import shown
+from dualmask.reporting.entries import Entry
+from dualmask.reporting.page_tables import MODES, counted, simple_table
+from dualmask.reporting.report import Report
 
 MOST_ROWS = 200  # of a table about settings
 GLOSSARY = {
@@ -43,8 +43,7 @@ def provenance(report: Report) -> str:
     parts = [simple_table(["fact", "found in the records"], facts, label="Software and machines")] if facts else []
     headers = [(run.records.cell, run.records.header) for entry in report.entries for run in entry.runs]
     classifiers = unique([cell.defence, cell.data, cell.encoder, str(cell.seed), settings(header.get("defence")),
-                          told(header, "noise", "passes", "temperature"), settings(header.get("training"))]
-                         for cell, header in headers)
+                          told(header, "noise", "passes", "temperature"), settings(training(header))] for cell, header in headers)
     attacks = unique([cell.attack, cell.mode, str(header.get("preset", "")),
                       told(header, "seed", "samples", "sample_seed", "eot", "draws", "tolerance", "measure"),
                       settings(header.get("options"))] for cell, header in headers)
@@ -52,6 +51,11 @@ def provenance(report: Report) -> str:
                               label="Classifiers"))
     parts.append(simple_table(["attack", "mode", "preset", "run", "options"], attacks, label="Attacks"))
     return "".join(parts)
+
+
+def training(header: Mapping[str, object]) -> object:
+    about = header.get("about")
+    return about.get("training") if isinstance(about, Mapping) else None
 
 
 def unique(rows: Iterable[Sequence[str]]) -> list[Sequence[str]]:

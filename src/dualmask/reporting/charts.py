@@ -4,10 +4,10 @@
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from dualmask.evaluation import axes
-from dualmask.evaluation.axes import Scale, cut, figure, grid, mark, path, percent, place, shown, swatch, text, tinted
-from dualmask.evaluation.curves import ClassRow, Histogram, Point, Series
-from dualmask.evaluation.entries import Share
+from dualmask.reporting import axes
+from dualmask.reporting.axes import Scale, cut, figure, grid, mark, path, percent, place, shown, swatch, text, tinted
+from dualmask.reporting.curves import ClassRow, Histogram, Point, Series
+from dualmask.reporting.entries import Share
 
 RIBBONS = 3  # curves that get their intervals drawn; more would hide each other
 ROW = 21.0  # height of a row in plots of rows

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dualmask.errors import DataError
-from dualmask.evaluation.entries import PLAIN, WORST, Entry, Key, Worst, unique
 from dualmask.evaluation.metrics import held
 from dualmask.evaluation.records import CellRecords, read_cells
 from dualmask.evaluation.statistics import Difference, bootstrap, holm, mcnemar, sign_flips
+from dualmask.reporting.entries import PLAIN, WORST, Entry, Key, Worst, unique
 from dualmask.results import AttackResult
 
 LEVEL = 0.05

@@ -3,11 +3,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from dualmask.evaluation.comparison import PairedTest
-from dualmask.evaluation.entries import PLAIN, WORST, Entry, Share
 from dualmask.evaluation.records import Mode
-from dualmask.evaluation.report import Gap, Line, Report, Table
-from dualmask.evaluation.reported import CAUTION
+from dualmask.reporting.comparison import PairedTest
+from dualmask.reporting.entries import PLAIN, WORST, Entry, Share
+from dualmask.reporting.report import Gap, Line, Report, Table
+from dualmask.reporting.reported import CAUTION
 
 NOTHING = "-"
 MODE_WORDS: Mapping[Mode, str] = {

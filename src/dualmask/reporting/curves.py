@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dualmask.evaluation.entries import Entry, Share, share
+from dualmask.reporting.entries import Entry, Share, share
 from dualmask.results import FAULTS
 
 STEPS = 60  # points of a curve, at most

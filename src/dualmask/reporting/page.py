@@ -6,14 +6,14 @@ from importlib.resources import files
 from string import Template
 
 from dualmask import __version__
-from dualmask.evaluation.axes import percent, shown, tinted
-from dualmask.evaluation.entries import PLAIN, WORST, Entry, Share
-from dualmask.evaluation.page_details import glossary, missing, provenance
-from dualmask.evaluation.page_plots import plots
-from dualmask.evaluation.page_tables import cost_table, counted, main_table, p_value, paired_table, table_title
-from dualmask.evaluation.report import Line, Report, Table
-from dualmask.evaluation.reported import CAUTION
-from dualmask.evaluation.specimens import card, specimens
+from dualmask.reporting.axes import percent, shown, tinted
+from dualmask.reporting.entries import PLAIN, WORST, Entry, Share
+from dualmask.reporting.page_details import glossary, missing, provenance
+from dualmask.reporting.page_plots import plots
+from dualmask.reporting.page_tables import cost_table, counted, main_table, p_value, paired_table, table_title
+from dualmask.reporting.report import Line, Report, Table
+from dualmask.reporting.reported import CAUTION
+from dualmask.reporting.specimens import card, specimens
 
 EXAMPLES = {"adaptive": 12, "defence-aware": 6}  # of a table; of other modes fewer
 OTHER_EXAMPLES, MOST_EXAMPLES, OPEN_EXAMPLES = 4, 60, 6

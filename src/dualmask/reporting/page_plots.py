@@ -3,9 +3,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from dualmask.evaluation.axes import shown
-from dualmask.evaluation.charts import class_chart, legend, query_chart, scatter_chart, survival_chart, sweep_chart
-from dualmask.evaluation.curves import (
+from dualmask.reporting.axes import shown
+from dualmask.reporting.charts import class_chart, legend, query_chart, scatter_chart, survival_chart, sweep_chart
+from dualmask.reporting.curves import (
     ClassRow,
     Fate,
     Point,
@@ -18,10 +18,10 @@ from dualmask.evaluation.curves import (
     survival,
     sweeps,
 )
-from dualmask.evaluation.entries import Share, share
-from dualmask.evaluation.page_tables import counted
-from dualmask.evaluation.report import Line, Table
-from dualmask.evaluation.specimens import named
+from dualmask.reporting.entries import Share, share
+from dualmask.reporting.page_tables import counted
+from dualmask.reporting.report import Line, Table
+from dualmask.reporting.specimens import named
 
 Pool = Mapping[str, Sequence[Sequence[Fate]]]  # by defence: for each seed, what became of the texts
 MOST_CLASSES = 12  # that are plotted

@@ -3,10 +3,10 @@
 
 from collections.abc import Iterable, Sequence
 
-from dualmask.evaluation.axes import attribute, shown
-from dualmask.evaluation.comparison import PairedTest
-from dualmask.evaluation.entries import WORST, Entry, Share
-from dualmask.evaluation.report import Gap, Line, Table
+from dualmask.reporting.axes import attribute, shown
+from dualmask.reporting.comparison import PairedTest
+from dualmask.reporting.entries import WORST, Entry, Share
+from dualmask.reporting.report import Gap, Line, Table
 
 BETTER, WORSE = "†", "‡"
 MODES = {
@@ -31,8 +31,8 @@ def main_table(table: Table) -> str:
     heads += ['<th scope="col">CLA off<small>clean, defence off</small></th>'] if off else []
     rows = "".join(table_row(table, line, off=off) for line in table.lines)
     caption = MODES[table.mode]
-    return (scrolling(f"<caption><span>{caption[0].upper()}{caption[1:]}</span></caption><thead><tr>{''.join(heads)}</tr></thead>"
-                      f"<tbody>{rows}</tbody>", label=table_title(table), classes="main") + notes(table))
+    return scrolling("".join(heads), rows, caption=f"{caption[0].upper()}{caption[1:]}", label=table_title(table),
+                     classes="main") + notes(table)
 
 
 def worst_first(table: Table) -> list[str]:
@@ -40,10 +40,11 @@ def worst_first(table: Table) -> list[str]:
     return sorted(table.columns, key=lambda name: name != WORST)
 
 
-def scrolling(content: str, *, label: str, classes: str = "") -> str:
+def scrolling(head: str, body: str, *, caption: str, label: str, classes: str) -> str:
     """A table in a box of its own, which scrolls on narrow screens and by keyboard."""
-    return (f'<div class="scroll" role="region" tabindex="0" aria-label="{attribute(label)}">'
-            f'<table class="{classes}">{content}</table></div>\n')
+    return (f'<div class="scroll" role="region" tabindex="0" aria-label="{attribute(label)}"><table class="{classes}">'
+            f"<caption><span>{shown(caption)}</span></caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+            f"</table></div>\n")
 
 
 def table_row(table: Table, line: Line, *, off: bool) -> str:
@@ -146,8 +147,7 @@ def simple_table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, label: 
     head = "".join(f'<th scope="col">{shown(name)}</th>' for name in heads)
     body = "".join(f'<tr><th scope="row">{shown(first)}</th>' + "".join(f"<td>{shown(cell)}</td>" for cell in rest)
                    + "</tr>" for first, *rest in rows)
-    return scrolling(f"<caption><span>{shown(label)}</span></caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody>",
-                     label=label, classes="plainly")
+    return scrolling(head, body, caption=label, label=label, classes="plainly")
 
 
 def paired_table(table: Table) -> str:

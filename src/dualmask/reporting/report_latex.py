@@ -4,10 +4,10 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from dualmask.evaluation.entries import PLAIN, WORST, Share
-from dualmask.evaluation.report import CLEAN, Line, Report, Table, rank
-from dualmask.evaluation.report_tables import MODE_WORDS, mode_name, reported_rows
-from dualmask.evaluation.reported import CAUTION
+from dualmask.reporting.entries import PLAIN, WORST, Share
+from dualmask.reporting.report import CLEAN, Line, Report, Table, rank
+from dualmask.reporting.report_tables import MODE_WORDS, mode_name, reported_rows
+from dualmask.reporting.reported import CAUTION
 
 PREAMBLE = "% Put \\usepackage{booktabs} and \\usepackage{graphicx} into the preamble."
 MARKS = {1: r"\textbf", 2: r"\underline"}

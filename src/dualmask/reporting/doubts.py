@@ -4,10 +4,10 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from dualmask.evaluation.entries import PLAIN, Entry, Share, Worst
-from dualmask.evaluation.findings import CHECKS, WIDE, Finding, Severity, named, options, percent, points, setting
-from dualmask.evaluation.reported import ReportedTable
 from dualmask.evaluation.statistics import Interval
+from dualmask.reporting.entries import PLAIN, Entry, Share, Worst
+from dualmask.reporting.findings import CHECKS, WIDE, Finding, Severity, named, options, percent, points, setting
+from dualmask.reporting.reported import ReportedTable
 
 ORDER: Sequence[Severity] = ("serious", "caution", "note")
 SLACK = 0.01  # a point: less is no sign

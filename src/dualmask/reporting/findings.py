@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dualmask.evaluation.entries import PLAIN, Entry, Key, Run
+from dualmask.reporting.entries import PLAIN, Entry, Key, Run
 from dualmask.results import FAULTS, HELD, AttackResult
 
 Severity = Literal["serious", "caution", "note"]

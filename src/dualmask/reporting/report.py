@@ -4,12 +4,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dualmask.evaluation.comparison import PairedTest, paired_tests
-from dualmask.evaluation.doubts import find_doubts
-from dualmask.evaluation.entries import PLAIN, WORST, Entry, Key, Run, Scope, Share, Worst, entries, unique, worst_cases
-from dualmask.evaluation.findings import Finding
 from dualmask.evaluation.records import MODES, CellRecords, Loaded, Mode, Scores
-from dualmask.evaluation.reported import Reported, ReportedTable, load_reported
+from dualmask.reporting.comparison import PairedTest, paired_tests
+from dualmask.reporting.doubts import find_doubts
+from dualmask.reporting.entries import PLAIN, WORST, Entry, Key, Run, Scope, Share, Worst, entries, unique, worst_cases
+from dualmask.reporting.findings import Finding
+from dualmask.reporting.reported import Reported, ReportedTable, load_reported
 
 CLEAN = "clean"  # the column of accuracies without an attack
 __all__ = ["CLEAN", "PLAIN", "WORST", "Entry", "Finding", "Gap", "Key", "Line", "PairedTest", "Report", "Reported",

@@ -4,8 +4,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from dualmask.evaluation.axes import shown
-from dualmask.evaluation.entries import PLAIN, Entry, Key
+from dualmask.reporting.axes import shown
+from dualmask.reporting.entries import PLAIN, Entry, Key
 from dualmask.results import HELD, AttackResult, Spans
 from dualmask.text.columns import Text
 from dualmask.text.differences import SHOWN, Span, differences, foreign, joined
