@@ -353,7 +353,7 @@ def test_a_doubt_comes_and_stays_away(name: str) -> None:
 
 
 def test_every_doubt_has_its_example() -> None:
-    source = "".join((Path(__file__).parents[1] / "src/dualmask/evaluation" / name).read_text(encoding="utf-8")
+    source = "".join((Path(__file__).parents[1] / "src/dualmask/reporting" / name).read_text(encoding="utf-8")
                      for name in ("doubts.py", "findings.py"))
     told = re.findall(r'Finding\(\s*"([^"]+)"', source) + re.findall(r'^\s+\("([^"]+)", "attacks', source, re.M)
     assert set(told) == set(DOUBTS)

@@ -27,6 +27,11 @@ class Format(StrEnum):
     table, csv, tsv, jsonl = "table", "csv", "tsv", "jsonl"
 
 
+class ModeName(StrEnum):
+    adaptive, transfer = "adaptive", "transfer"
+    successful, aware = "transfer-successful", "defence-aware"
+
+
 COLUMNS, TRAINING, RUNS = "Columns (found by name unless given)", "Training options", "Runs"
 TextColumn = Annotated[str | None, typer.Option(help="Column of the text.", rich_help_panel=COLUMNS)]
 LabelColumn = Annotated[str | None, typer.Option(help="Column of the label.", rich_help_panel=COLUMNS)]
@@ -40,6 +45,11 @@ Settings = Annotated[list[str] | None, typer.Option(
     "--set", metavar="NAME=VALUE", help="Any other, e.g. patience=2; repeatable.", rich_help_panel=TRAINING)]
 Options = Annotated[list[str] | None, typer.Option(
     metavar="NAME=VALUE", help="An option of the defence, as 'dualmask card' lists them; repeatable.")]
+AttackMode = Annotated[ModeName | None, typer.Option(
+    help="adaptive: the attack asks the model as it is. transfer: texts made against the network without its defence; "
+    "transfer-successful: those of them that fooled it. defence-aware: by an attack that knows the defence. Adaptive, "
+    "or the attack's own, unless given.")]
+Source = Annotated[Path | None, typer.Option(help="Records whose texts a transfer mode takes; made anew unless given.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on where a stopped run was.", rich_help_panel=RUNS)]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.", rich_help_panel=RUNS)]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bars.", rich_help_panel=RUNS)]
@@ -125,11 +135,6 @@ def predict(
         resume=resume, overwrite=overwrite, progress=not quiet))
 
 
-class AttackMode(StrEnum):
-    adaptive, transfer = "adaptive", "transfer"
-    successful, aware = "transfer-successful", "defence-aware"
-
-
 @app.command()
 def attack(
     model: Annotated[str, typer.Argument(
@@ -139,12 +144,7 @@ def attack(
     *,
     attack: Annotated[str | None, typer.Option(
         help="See 'dualmask list attacks'; textfooler or, in the mode defence-aware, the first that fits.")] = None,
-    mode: Annotated[AttackMode | None, typer.Option(
-        help="adaptive: the attack asks the model as it is. transfer: texts made against the network without its "
-        "defence; -successful: those of them that fooled it. defence-aware: by an attack that knows the defence. "
-        "Adaptive, or the attack's own, unless given.")] = None,
-    source: Annotated[Path | None, typer.Option(
-        help="Records whose texts a transfer mode takes; made anew unless given.")] = None,
+    mode: AttackMode = None, source: Source = None,
     preset: Annotated[str | None, typer.Option(help="See 'dualmask card ATTACK'; the first unless given.")] = None,
     samples: Annotated[int | None, typer.Option(min=1, help="Attack so many of the texts, drawn at random.")] = None,
     option: Annotated[list[str] | None, typer.Option(

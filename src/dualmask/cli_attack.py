@@ -70,7 +70,7 @@ def run(request: Request) -> None:
     request = replace(request, attack=chosen.name, mode=request.mode or own)
     examples = find_examples(request, labels)
     began, console = time.perf_counter(), Console()
-    results = attacked(request, victim, chosen, examples, labels)
+    results = attacked(request, victim, chosen, examples=examples, labels=labels)
     show_results(console, results, labels, shown=request.show)
     console.print(setting(request, chosen, victim, (len(results), len(examples))))
     console.print(tally_table(results, tally(results), time.perf_counter() - began))
@@ -95,7 +95,7 @@ def attack_name(request: Request, victim: object) -> str:
 
 
 def attacked(
-    request: Request, victim: object, chosen: "Attack", examples: "list[Example]", labels: tuple[str, ...],
+    request: Request, victim: object, chosen: "Attack", *, examples: "list[Example]", labels: tuple[str, ...],
 ) -> "list[AttackResult]":
     from dualmask.attacks.running import attack
     from dualmask.classifier import DefendedClassifier

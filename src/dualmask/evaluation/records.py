@@ -104,9 +104,9 @@ def read_cell(path: Path) -> CellRecords:
 
 
 def read_cells(folder: Path) -> Loaded:
-    """Every file of records of a run, or below a folder. One that is damaged is named, and the others count."""
-    cells, problems = [], failures(folder)
-    for path in record_files(folder / RECORDS if (folder / RECORDS).is_dir() else folder):
+    """A file of records, or all of a run, of several runs, or of a folder. A damaged one is named, the others count."""
+    cells, problems = [], [problem for path in sorted(folder.rglob(FAILURES)) for problem in failures(path)]
+    for path in record_files(folder):
         try:
             cells.append(read_cell(path))
         except (DataError, OSError) as error:
@@ -116,22 +116,20 @@ def read_cells(folder: Path) -> Loaded:
     return Loaded(sorted(cells, key=lambda one: one.cell), problems)
 
 
-def failures(folder: Path) -> list[str]:
+def failures(path: Path) -> list[str]:
     """The cells that a run could not fill, and why."""
     try:
-        lines = (folder / FAILURES).read_text(encoding="utf-8").splitlines()
-        found = [json.loads(line) for line in lines]
+        found = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         return [f"failed: {Cell.from_dict(one['cell']).file_name}: {one['reason']}" for one in found]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
     except (OSError, ValueError, KeyError, TypeError, DataError, OptionError) as error:
-        return [f"{folder / FAILURES} can't be read: {error}"]
+        return [f"{path} can't be read: {error}"]
 
 
 def record_files(folder: Path) -> Iterator[Path]:
     if not folder.exists():
         raise DataError(f"{folder} does not exist; give a folder that 'dualmask bench' has written.")
-    yield from [folder] if folder.is_file() else sorted(folder.rglob("*.jsonl"))
+    runs = sorted(folder.rglob(f"{RECORDS}/*.jsonl"))  # beside them lie logs of training and lists of failures
+    yield from [folder] if folder.is_file() else runs or sorted(set(folder.glob("*.jsonl")) - {folder / FAILURES})
 
 
 def provenance() -> dict[str, object]:
