@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a defence hides of a text: a question to the defence itself, which costs the victim no query."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import torch
@@ -49,18 +49,19 @@ class Hidden(NamedTuple):
         """Where masks stand."""
         return [(start, end) for start, end, masked in zip(self.starts, self.ends, self.masked, strict=True) if masked]
 
-    def places(self, words: Words) -> set[int]:
-        """Words of which the network is not shown every piece."""
-        return {place for place, tokens in enumerate(self.tokens(words)) if any(self.masked[row] for row in tokens)}
+    def places(self, words: Words, among: Iterable[int] | None = None) -> set[int]:
+        """Words, all or some, of which the network is not shown every piece."""
+        return {place for place in (range(len(words)) if among is None else among)
+                if any(self.masked[row] for row in self.tokens(words, place))}
 
-    def read(self, words: Words) -> set[int]:
+    def read(self, words: Words) -> list[int]:
         """Words that were not cut off."""
-        return {place for place, tokens in enumerate(self.tokens(words)) if tokens}
+        return [place for place in range(len(words)) if self.tokens(words, place)]
 
-    def tokens(self, words: Words) -> list[list[int]]:
-        """Each word's tokens, by their numbers."""
-        last = max(self.ends, default=0)
-        return [tokens_of(self.starts, self.ends, *span) if span[0] < last else [] for span in words.spans]
+    def tokens(self, words: Words, place: int) -> list[int]:
+        """A word's tokens, by their numbers."""
+        start, end = words.spans[place]
+        return tokens_of(self.starts, self.ends, start, end) if self.ends and start < self.ends[-1] else []
 
 
 class HiddenOracle:
@@ -120,7 +121,7 @@ class Shown:
     def __call__(self, problem: Problem, candidates: list[Words], current: Words) -> Steps[list[Words]]:
         found = yield from asked(candidates)
         return [words for words, hidden in zip(candidates, found, strict=True)
-                if not hidden.places(words) & words.changed]
+                if not hidden.places(words, words.changed)]
 
 
 def by_swapping(problem: Problem, moves: Moves) -> Steps[list[int]]:
@@ -130,7 +131,7 @@ def by_swapping(problem: Problem, moves: Moves) -> Steps[list[int]]:
     read = (yield from asked([text]))[0].read(text)
     first = {here: place for place, here in enumerate(text.places)}
     order, gains = [], []
-    for here in moves.places(text, read & first.keys()):
+    for here in moves.places(text, first.keys() & read):
         if problem.spent:
             break
         candidates = yield from moves.candidates(problem, text, [here])

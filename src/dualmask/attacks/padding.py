@@ -63,7 +63,8 @@ class Padding(Attack):
     def padded(self, text: Words) -> Steps[list[Words]]:
         """The text with padding for all of the masks; none where the defence masks nothing or there is no word."""
         before = (yield from asked([text]))[0]
-        places = sorted(before.read(text) & set(second_text(text) if self.options.fix_premise else range(len(text))))
+        mine = second_text(text) if self.options.fix_premise else range(len(text))
+        places = [place for place in before.read(text) if place in mine]
         if not places or not before.masks:
             return []
         place = places[0 if self.options.where == "start" else -1]
@@ -84,7 +85,7 @@ class Padding(Attack):
         texts = [self._added(text, place, [mark], 1) for mark in MARKS]
         scores: dict[str, float] = {}
         for mark, words, hidden in zip(MARKS, texts, (yield from asked(texts)), strict=True):
-            tokens = hidden.tokens(words)[self._pads(place, 1).start]
+            tokens = hidden.tokens(words, self._pads(place, 1).start)
             if len(tokens) == 1:
                 scores[mark] = hidden.scores[tokens[0]]
         return [mark for mark, score in scores.items() if score == max(scores.values())]

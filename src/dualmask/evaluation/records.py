@@ -129,7 +129,7 @@ def record_files(folder: Path) -> Iterator[Path]:
     if not folder.exists():
         raise DataError(f"{folder} does not exist; give a folder that 'dualmask bench' has written.")
     runs = sorted(folder.rglob(f"{RECORDS}/*.jsonl"))  # beside them lie logs of training and lists of failures
-    yield from [folder] if folder.is_file() else runs or sorted(set(folder.glob("*.jsonl")) - {folder / FAILURES})
+    yield from [folder] if folder.is_file() else runs or sorted(folder.rglob("*.jsonl"))
 
 
 def provenance() -> dict[str, object]:
