@@ -233,7 +233,7 @@ def check_word(attack: Attack, old: str, new: str) -> None:
     options: Any = attack.options
     if attack.name in ("textfooler", "fgpm", "hotflip", "frequent", "seethrough"):
         near = NEAR.get(old.lower(), {})
-        if attack.name != "frequent" and getattr(options, "pool", "neighbours") == "neighbours":  # that goes on from there
+        if attack.name != "frequent" and getattr(options, "pool", "neighbours") == "neighbours":
             assert new.lower() in near
         least = 1 - options.distance / 2 if attack.name == "fgpm" else options.cosine
         if least is not None and new.lower() in near:

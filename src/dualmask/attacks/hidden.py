@@ -21,6 +21,7 @@ from dualmask.text.words import Words
 if TYPE_CHECKING:
     from tokenizers import Encoding
 
+LETTERS = 16  # for each token of the network's input: more than words have
 Span = tuple[int, int]  # characters of a text; a pair counts as its texts joined by one character
 
 
@@ -80,6 +81,17 @@ class HiddenOracle:
         return [characters(text) for text in items]
 
     def answers(self, items: Sequence[Text]) -> list[Hidden]:
+        """Of long texts only the beginning is looked at, where it fills the network's input by itself."""
+        encode = self.classifier.encode
+        starts = [beginning(text, LETTERS * encode.max_length) for text in items]
+        found = self._answers(starts)
+        full = encode.max_length - encode.special_tokens(items)
+        short = [row for row, text in enumerate(items) if starts[row] != text and len(found[row].starts) < full]
+        for row, hidden in zip(short, self._answers([items[row] for row in short]) if short else (), strict=True):
+            found[row] = hidden
+        return found
+
+    def _answers(self, items: Sequence[Text]) -> list[Hidden]:
         network, defence, encode = self.classifier.network, self.classifier.defence, self.classifier.encode
         training, _ = network.training, network.eval()
         try:
@@ -93,6 +105,14 @@ class HiddenOracle:
             starts, ends = [start for start, _ in spans], [end for _, end in spans]
             found.append(Hidden(starts, ends, masks[body].tolist(), values[body].tolist()))
         return found
+
+
+def beginning(text: Text, letters: int) -> Text:
+    """The first words of a long text; pairs, which are cut in two places, stay whole."""
+    if not isinstance(text, str) or len(text) <= letters:
+        return text
+    end = text.find(" ", letters)
+    return text[:end] if end >= 0 else text
 
 
 def token_spans(encode: Encode, texts: Sequence[Text]) -> list[list[Span]]:

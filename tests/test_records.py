@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of records: their names, what is checked when they are read, and what of a folder counts."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dualmask.errors import DataError, OptionError
+from dualmask.evaluation.records import MODES, Cell, provenance, read_cell, read_cells
+from dualmask.results import FORMAT, AttackResult, read_results
+
+CELL = Cell("mr", "minilm", "ddm", "textfooler", "adaptive", 0)
+RESULT = AttackResult(
+    index=3, text=("a pair", "of texts"), label=1, outcome="succeeded", adversarial=("a pair", "of tests"), clean=1,
+    predicted=0, probability=0.9, probability_after=0.2, queries=7, rows=6, gradients=0, words=4, changed=1,
+    similarity=0.8, seconds=0.1, undefended=1, hidden=((0, 1, 0), (3, 8, 1)), hidden_after=(), draws=10, wrong_draws=6)
+
+
+def write(path: Path, *results: AttackResult, **header: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    first = {"format": FORMAT, "cell": CELL.as_dict(), "labels": ["bad", "good"], **header}
+    path.write_text("\n".join([json.dumps(first), *(one.as_json() for one in results)]) + "\n", encoding="utf-8")
+    return path
+
+
+def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
+    bare = replace(RESULT, index=4, text="x", adversarial=None, hidden=None, hidden_after=None, undefended=None,
+                   draws=0, wrong_draws=0, similarity=None)
+    found = read_cell(write(tmp_path / "a.jsonl", RESULT, bare, texts=5))
+    assert found.results == [RESULT, bare] and found.cell == CELL and found.wanted == 5
+    assert "hidden" not in bare.as_json() and '"reason"' not in bare.as_json()  # what is as usual takes no room
+    assert read_cell(write(tmp_path / "b.jsonl", RESULT)).wanted == 1
+
+
+@given(st.sampled_from(MODES), st.integers(0, 99), st.sampled_from(["raw", "calibrated"]),
+       st.from_regex(r"[A-Za-z0-9_+-]+", fullmatch=True))
+@settings(max_examples=50, deadline=None)
+def test_no_two_cells_share_a_file(mode: str, seed: int, scores: str, name: str) -> None:
+    cell = Cell(name, "e", "d", "a", mode, seed, scores)  # type: ignore[arg-type]
+    assert Cell.from_dict(json.loads(json.dumps(cell.as_dict()))) == cell
+    data, encoder, defence, attack, found_mode, found_seed, *rest = cell.file_name.split(".")
+    assert (data, encoder, defence, attack, found_mode, int(found_seed)) == (name, "e", "d", "a", mode, seed)
+    assert rest == (["calibrated", "jsonl"] if scores == "calibrated" else ["jsonl"])
+
+
+@pytest.mark.parametrize("name", ["", "a.b", "../x", "a/b", "a b", "new\nline", "a\x00b"])
+def test_names_that_are_no_part_of_a_files_name_are_refused(name: str) -> None:
+    with pytest.raises(OptionError, match="part of a file's name"):
+        replace(CELL, defence=name)
+
+
+def test_unknown_modes_are_refused() -> None:
+    with pytest.raises(OptionError, match="adaptive, transfer"):
+        Cell("mr", "e", "d", "a", "static", 0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("line", "told"), [
+    ("nonsense", "line 3: not a record"), ("[]", "no JSON object"), ("{}", "lacks adversarial"),
+    (replace(RESULT, label="1").as_json(), "label is '1'; expected int"),  # type: ignore[arg-type]
+    (replace(RESULT, queries=1.5).as_json(), "queries is 1.5"),  # type: ignore[arg-type]
+    (replace(RESULT, index=True).as_json(), "index is True"),
+    (replace(RESULT, outcome="won").as_json(), "outcome is 'won'; known: succeeded"),  # type: ignore[arg-type]
+])
+def test_a_wrong_line_is_named(tmp_path: Path, line: str, told: str) -> None:
+    path = write(tmp_path / "a.jsonl", RESULT)
+    path.write_text(path.read_text(encoding="utf-8") + line + "\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"a\.jsonl, line 3") as error:
+        read_cell(path)
+    assert told in str(error.value)
+
+
+def test_a_last_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", RESULT, replace(RESULT, index=4))
+    whole = path.read_bytes()
+    for cut in range(1, len(RESULT.as_json()) + 1, 17):
+        path.write_bytes(whole[:-cut])
+        assert read_results(path)[1] == [RESULT]
+    path.write_bytes(b'{"form')
+    with pytest.raises(DataError, match="first line is cut off"):
+        read_cell(path)
+
+
+@pytest.mark.parametrize(("header", "told"), [
+    ({"format": FORMAT + 1}, f"reads up to {FORMAT}; install a newer one"), ({"format": "x"}, "no header"),
+    ({"cell": None}, "does not say which cell"), ({"cell": {"data": "x"}}, "does not say which cell"),
+    ({"cell": {**CELL.as_dict(), "mode": "static"}}, "expected one of adaptive"),
+])
+def test_a_wrong_header_is_named(tmp_path: Path, header: dict[str, object], told: str) -> None:
+    path = write(tmp_path / "a.jsonl", RESULT, **header)
+    with pytest.raises(DataError, match=r"a\.jsonl, line 1") as error:
+        read_cell(path)
+    assert told in str(error.value)
+
+
+def test_a_text_that_is_there_twice_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="1 texts are there twice"):
+        read_cell(write(tmp_path / "a.jsonl", RESULT, RESULT))
+
+
+def test_damaged_files_and_failed_cells_are_told_and_the_rest_counts(tmp_path: Path) -> None:
+    other = replace(CELL, seed=1)
+    for run, cell in (("one", CELL), ("two", other)):
+        write(tmp_path / run / "records" / cell.file_name, RESULT, cell=cell.as_dict())
+    (tmp_path / "two" / "records" / "bad.jsonl").write_text("?\n")
+    (tmp_path / "two" / "models" / "m").mkdir(parents=True)
+    (tmp_path / "two" / "models" / "m" / "training.jsonl").write_text("{}\n")  # a log, no record
+    (tmp_path / "one" / "failures.jsonl").write_text(json.dumps({"cell": other.as_dict(), "reason": "no room"}) + "\n")
+    found = read_cells(tmp_path)
+    assert [one.cell for one in found.cells] == [CELL, other]
+    assert len(found.problems) == 2 and f"failed: {other.file_name}: no room" in found.problems[0]
+    assert "bad.jsonl, line 1" in found.problems[1]
+    (tmp_path / "one" / "failures.jsonl").write_text("half a li")
+    assert "failures.jsonl can't be read" in read_cells(tmp_path / "one").problems[0]
+
+
+def test_a_folder_without_records_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="dualmask bench GRID"):
+        read_cells(tmp_path)
+    with pytest.raises(DataError, match="does not exist"):
+        read_cells(tmp_path / "nowhere")
+
+
+def test_what_made_a_record_is_told_without_loading_torch() -> None:
+    code = ("import sys, json; from dualmask.evaluation.records import provenance; p = provenance();"
+            "print(json.dumps([p, 'torch' in sys.modules]))")
+    found, loaded = json.loads(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout)
+    assert not loaded and found["versions"] == provenance()["versions"] and "torch" in found["versions"]
+    assert found["hardware"]["cores"] >= 1 and (found["revision"] is None or len(found["revision"]) >= 12)
