@@ -43,6 +43,7 @@ class Frequent(Attack):
     Acts at: words, outside TextFooler's 266 stop words.
     Deviations: the table of counts is public: what the defence hides is asked of the defence and is no query. Words are
     ranked by their best synonym, since deleting a masked word tells nothing; this costs more queries than TextFooler.
+    All words are gone through again while that helps, and one may be replaced again, since masks move with each edit.
     Relations: TextFooler under one more rule, with its thresholds; steering wants the opposite, words that are hidden.
     """
 

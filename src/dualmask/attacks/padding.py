@@ -61,7 +61,7 @@ class Padding(Attack):
         return problem.start if problem.start.fooled else (yield from in_rounds(problem, self.moves, by_swapping))
 
     def padded(self, text: Words) -> Steps[list[Words]]:
-        """The text with padding for all of the masks; none where the defence masks nothing or there is no word."""
+        """The text with padding for all of the masks; nothing where there are none, or where it can't be done."""
         before = (yield from asked([text]))[0]
         mine = second_text(text) if self.options.fix_premise else range(len(text))
         places = [place for place in before.read(text) if place in mine]
@@ -69,16 +69,15 @@ class Padding(Attack):
             return []
         place = places[0 if self.options.where == "start" else -1]
         marks = yield from self._rarest(text, place)
-        count = len(before.masks) if marks else 0
-        while count <= len(text):
+        count = len(before.masks)
+        while marks and count <= len(before.masked):  # where half of the text is masked no padding is enough
             words = self._added(text, place, marks, count)
-            hidden = (yield from asked([words]))[0]
-            pads = self._pads(place, count)
+            hidden, pads = (yield from asked([words]))[0], self._pads(place, count)
             first, last = words.spans[pads.start][0], words.spans[pads.stop - 1][1]
             if all(first < end and start < last for start, end in hidden.masks):
-                break
+                return [self._added(text, place, marks, count + self.options.spare)]
             count = max(count + 1, len(hidden.masks))
-        return [self._added(text, place, marks, count + self.options.spare)] if count else []
+        return []
 
     def _rarest(self, text: Words, place: int) -> Steps[list[str]]:
         """Of the letters that are one token those that look most suspicious here."""

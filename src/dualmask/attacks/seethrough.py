@@ -9,7 +9,7 @@ from dualmask.attacks.base import Attack, AttackOptions, Family
 from dualmask.attacks.constraints import NearWords, SamePart
 from dualmask.attacks.engine import Oracle
 from dualmask.attacks.gradients import EmbeddingOracle, GradientOracle, gains_of, white_box
-from dualmask.attacks.hidden import Shown
+from dualmask.attacks.hidden import Shown, asked
 from dualmask.attacks.moves import Constraint, Moves, Proposals, Transformation
 from dualmask.attacks.problem import Answer, Problem, Steps
 from dualmask.attacks.searches import beam
@@ -76,7 +76,9 @@ class ShownFlips:
         self.table, self.rules, self.most = table, rules, most
 
     def __call__(self, problem: Problem, current: Words, places: Sequence[int]) -> Steps[Proposals]:
-        pool = [(place, word) for place in places for word, _ in near_words(self.table, current[place])]
+        read = set((yield from asked([current]))[0].read(current))  # the rest of a long text can do nothing
+        pool = [(place, word) for place in places if place in read
+                for word, _ in near_words(self.table, current[place])]
         gains = yield from gains_of(problem, current, pool)
         ranked = [pool[rank] for rank in problem.order(gains)]
         found: Proposals = []

@@ -28,7 +28,8 @@ class Steering(Attack):
     the words that bear the class it has the evidence masked; in harmless ones it uses up masks, and words that were
     masked come into sight. Only edits that move the masks are tried.
     Acts at: characters; all words, stop words too.
-    Deviations: the defence is asked what it hides; that is no query.
+    Deviations: the defence is asked what it hides; that is no query. Words are ranked by the best such edit and gone
+    through again while that helps.
     Relations: TextBugger has the same letters; padding wastes masks on added words, frequent avoids them.
     """
 

@@ -33,9 +33,10 @@ class Typist(Attack):
     Idea: a sub-word tokenizer cuts a misspelt word into pieces, and often each of them is frequent: the word is gone,
     yet nothing looks rare. Of all errors of one letter those are tried of which no piece is masked.
     Acts at: characters; every word but stop words, at most 30 letters in all.
-    Deviations: the defence is asked what it hides; that is no query. Each kind of edit is tried at every letter, new
-    letters are random; words are ranked by their best error, which costs more queries than DeepWordBug.
-    Relations: DeepWordBug's four edits, chosen by the tokenizer; a defence that counts whole words sees through it.
+    Deviations: the defence is asked what it hides; that is no query, so every letter is tried: left out, doubled,
+    swapped with the next, a key beside it, a space before it. Words are ranked by their best error and gone through
+    again while that helps, where a word may get a second error; this costs more queries than DeepWordBug.
+    Relations: DeepWordBug's edits, chosen by the tokenizer; a defence that counts whole words sees through it.
     """
 
     name: ClassVar[str] = "typist"
