@@ -293,8 +293,9 @@ def test_attack_modes(run: Run, model: Path, files: Path, tmp_path: Path) -> Non
     assert run(*data, "--undefended", "--out", bare)[0] == 0
     assert [one.adversarial for one in read_cell(whole).results] == [
         one.adversarial for one in read_cell(bare).results]
-    assert read_cell(whole).cell.mode == "transfer" and read_cell(bare).cell.defence == "plain"
-    code, out, _ = run(*data, "--mode", "transfer-successful", "--source", bare, "--out", strict)
+    assert read_cell(whole).cell.mode == "transfer" and read_cell(bare).cell.defence == "ddm-off"
+    assert read_cell(whole).header["options"] == read_cell(bare).header["options"]
+    code, out, _ = run(*data[:-2], "--mode", "transfer-successful", "--source", bare, "--out", strict)
     assert code == 0 and "only those that fooled it (transfer-successful)" in " ".join(out.split())
     fooled = [one.index for one in read_cell(bare).results if one.outcome == "succeeded"]
     assert [one.index for one in read_cell(strict).results] == fooled
@@ -318,6 +319,9 @@ def test_attack_chooses_one_that_knows_the_defence(run: Run, model: Path, files:
 @pytest.mark.parametrize(("flags", "told"), [
     (["--mode", "transfer", "--resume", "--out", "x.jsonl"], "--resume does not go with"),
     (["--mode", "transfer", "--undefended"], "leave --undefended out"), (["--source", "x.jsonl"], "texts to replay"),
+    (["--mode", "transfer", "--source", "x.jsonl", "--samples", "3"], "leave --samples out"),
+    (["--mode", "defence-aware"], "the mode 'defence-aware' is not its own"),
+    (["--mode", "transfer", "--sequential"], "no --sequential"),
 ])
 def test_attack_modes_refuse_what_makes_no_sense(
     run: Run, model: Path, files: Path, flags: list[str], told: str,

@@ -21,7 +21,7 @@ from dualmask.errors import DataError, OptionError
 from dualmask.evaluation.calibration import RANGE, Tempered, fit_temperature, tempered
 from dualmask.evaluation.metrics import robustness
 from dualmask.evaluation.noise import Averaged, drawn, verified
-from dualmask.evaluation.protocol import Protocol, evaluate
+from dualmask.evaluation.protocol import Protocol, evaluate, source_mark
 from dualmask.evaluation.records import Cell, CellRecords, read_cell
 from dualmask.models.victim import ClassifierVictim
 from dualmask.results import AttackResult
@@ -114,7 +114,7 @@ def test_transfer_shows_the_plain_classifiers_texts_to_the_defended_one(
     found = measured(cell, victims["ddm"], data, tmp_path, source=source)
     assert [one.adversarial for one in found.results] == [one.adversarial for one in source.results]
     assert all((one.queries, one.rows, one.gradients) == (0, 0, 0) for one in found.results)
-    assert found.header["source"] == source.cell.as_dict() and found.header["attack"] == "deepwordbug"
+    assert found.header["source"] == source_mark(source) and found.header["attack"] == "deepwordbug"
     assert found.header["victim"] != source.header["victim"]
     defended = victims["ddm"]
     for one in found.results:
@@ -264,10 +264,12 @@ def test_a_query_of_an_averaged_victim_costs_its_draws(
     victims: dict[str, DefendedClassifier], data: Dataset, tmp_path: Path,
 ) -> None:
     classifier = blurred(victims["plain"], "text")
-    one = measured(replace(CELL, defence="blurred"), classifier, data, tmp_path)
+    one = measured(replace(CELL, defence="blurred"), classifier, data, tmp_path, protocol=replace(FEW, eot=1))
     ten = measured(replace(CELL, defence="blurred10"), classifier, data, tmp_path, protocol=replace(FEW, eot=10))
     assert (one.header["eot"], ten.header["eot"], ten.header["draws"]) == (1, 10, 10)
-    assert all(r.queries % 10 == 0 and r.rows % 10 == 0 for r in ten.results)
+    assert all(r.queries % 10 == 0 and r.rows % 10 in (1, 2) for r in ten.results)  # the judge's one or two words
+    with pytest.raises(OptionError, match="takes 10 queries"):
+        measured(replace(CELL, defence="few"), classifier, data, tmp_path, attack=deepwordbug(queries=9))
     limited = measured(replace(CELL, defence="limited"), classifier, data, tmp_path,
                        protocol=replace(FEW, eot=10), attack=deepwordbug(queries=35))
     assert max(r.queries for r in limited.results) == 30
@@ -293,11 +295,76 @@ def test_a_success_must_outlive_new_noise(victims: dict[str, DefendedClassifier]
     assert verified(classifier, held, 11) == held
 
 
+def test_averaging_guides_the_search_and_decides_nothing(
+    victims: dict[str, DefendedClassifier], data: Dataset, tmp_path: Path,
+) -> None:
+    """Clean accuracy is the defence's own, one draw, however many the attack averages over."""
+    classifier = blurred(victims["plain"], "text")
+    cells = [measured(replace(CELL, defence=f"eot{draws}"), classifier, data, tmp_path,
+                      protocol=replace(FEW, samples=None, eot=draws)) for draws in (1, 25)]
+    own = classifier.predict([one.text for one in cells[0].results]).probabilities.argmax(dim=1).tolist()
+    mean = Averaged(classifier, 25).probabilities([one.text for one in cells[0].results]).argmax(axis=1).tolist()
+    assert own != mean  # else this shows nothing
+    for cell in cells:
+        assert [one.clean for one in cell.results] == own
+        assert [one.outcome == "skipped" for one in cell.results] == [
+            found != one.label for found, one in zip(own, cell.results, strict=True)]
+
+
+def test_one_draw_does_not_decide_about_transferred_texts(
+    victims: dict[str, DefendedClassifier], data: Dataset, tmp_path: Path,
+) -> None:
+    source = measured(CELL, victims["plain"], data, tmp_path)
+    classifier = blurred(victims["plain"], "text")
+    found = measured(replace(CELL, defence="blurred", mode="transfer"), classifier, data, tmp_path, source=source,
+                     protocol=replace(FEW, draws=11))
+    shown = [one for one in found.results if one.outcome != "skipped" and one.adversarial is not None]
+    for one in shown:
+        rows = drawn(classifier, [one.adversarial or ""], range(1 << 20, (1 << 20) + 11))
+        wrong = sum(int(row[0].argmax()) != one.label for row in rows)
+        assert (one.draws, one.wrong_draws) == (11, wrong)
+        assert one.outcome == ("succeeded" if wrong > 5 else "failed")
+    assert any((one.outcome == "succeeded") != (one.predicted != one.label) for one in shown)  # a draw that misled
+
+
+class Shortened(Defence):
+    """Rewrites a text: without its last word."""
+
+    name: ClassVar[str] = "shortened"
+
+    def inference_views(self, texts: Sequence[Text], encode: Encode, device: torch.device) -> Iterator[Batch]:
+        yield encode([str(text).rpartition(" ")[0] for text in texts]).to(device)
+
+
+def test_defences_that_rewrite_texts_are_evaluated(
+    victims: dict[str, DefendedClassifier], data: Dataset, tmp_path: Path,
+) -> None:
+    plain = victims["plain"]
+    classifier = DefendedClassifier(plain.model, plain.encode.tokenizer, Shortened(), labels=plain.labels,
+                                    max_length=plain.encode.max_length)
+    found = measured(replace(CELL, defence="shortened"), classifier, data, tmp_path)
+    assert all(one.hidden is None for one in found.results) and len(found.results) == 12
+    with pytest.raises(OptionError, match="rewrites texts"):
+        classifier.predict(["a dull movie"], explain=True)
+
+
+def test_source_marks_tell_other_texts_apart(
+    victims: dict[str, DefendedClassifier], data: Dataset, tmp_path: Path,
+) -> None:
+    source = measured(CELL, victims["plain"], data, tmp_path)
+    first = source.results[0]
+    for change in ({"adversarial": "other"}, {"outcome": "victim-error"}, {"index": 999}):
+        other = source._replace(results=[replace(first, **change), *source.results[1:]])  # type: ignore[arg-type]
+        assert source_mark(other)["digest"] != source_mark(source)["digest"]
+    timed = source._replace(results=[replace(first, seconds=9.0), *source.results[1:]])
+    assert source_mark(timed) == source_mark(source)
+
+
 def test_protocol_settings_are_checked() -> None:
     for wrong in ({"samples": 0}, {"eot": 0}, {"draws": -1}):
         with pytest.raises(OptionError):
             Protocol(**wrong)  # type: ignore[arg-type]
-    assert asdict(Protocol()) == {"samples": 1000, "sample_seed": 0, "attack_seed": 0, "eot": 1, "draws": 10,
+    assert asdict(Protocol()) == {"samples": 1000, "sample_seed": 0, "attack_seed": 0, "eot": 10, "draws": 10,
                                   "measure": "minilm"}
 
 

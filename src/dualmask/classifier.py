@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from dualmask.defences.base import Defence
 from dualmask.errors import DataError, OptionError
 from dualmask.models.encoders import check_length, check_vocabulary, logits, prepare
-from dualmask.text.encoding import Batch, Encode, check_texts, packed
+from dualmask.text.encoding import Batch, Encode, check_texts, length_batches, packed
 from dualmask.text.examples import Example, Text
 
 if TYPE_CHECKING:
@@ -117,6 +117,9 @@ class DefendedClassifier:
             parts.append(part)  # left on the device: while it works, the next batch is made ready here
             if explain:
                 for row, found in zip(rows, explained(self.encode, [texts[row] for row in rows], views), strict=True):
+                    if found is None:
+                        raise OptionError(f"the defence '{self.defence.name}' rewrites texts, so that what it hid "
+                                          "can't be marked in them; ask without explain.")
                     masked[row] = found
         answers = torch.empty(len(texts), len(self.labels))
         if parts:
@@ -155,12 +158,23 @@ class DefendedClassifier:
         combined = kind.combine(torch.stack([self.network(view) for view in views]).float())
         return combined.softmax(dim=1), views[0]
 
-    def hidden(self, texts: Sequence[Text]) -> list[list[Masked]]:
-        """What the defence hides of each text; the network is not asked."""
-        if not texts:
-            return []
-        view = next(iter(self.defence.inference_views(texts, self.encode, self.device)))
-        return explained(self.encode, texts, view)
+    @torch.no_grad()
+    def first_view(self, texts: Sequence[Text]) -> Batch:
+        """What the network would be shown of texts; it is not asked, unless the defence itself does."""
+        training, _ = self.network.training, self.network.eval()
+        try:
+            return next(iter(self.defence.inference_views(texts, self.encode, self.device)))
+        finally:
+            self.network.train(training)
+
+    def hidden(self, texts: Sequence[Text]) -> list[list[Masked] | None]:
+        """What the defence hides of each text; None where it rewrites the text and tokens can't be told apart."""
+        found: list[list[Masked] | None] = [None] * len(texts)
+        for rows in length_batches(texts, rows=64, cells=1 << 16):
+            part = [texts[row] for row in rows]
+            for row, spans in zip(rows, explained(self.encode, part, self.first_view(part)), strict=True):
+                found[row] = spans
+        return found
 
     def accuracy(self, examples: Sequence[Example], *, defended: bool = True) -> float:
         """Share of right answers; with the defence on unless said otherwise."""
@@ -234,19 +248,21 @@ def default_device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def explained(encode: Encode, texts: Sequence[Text], view: Batch) -> list[list[Masked]]:
-    """What of each text was replaced by a mask: the k-th body token of the view is the k-th of the text."""
+def explained(encode: Encode, texts: Sequence[Text], view: Batch) -> list[list[Masked] | None]:
+    """What of each text was replaced by a mask: the k-th body token of the view is the k-th of the text.
+
+    None where their numbers differ: the defence has rewritten the text.
+    """
     encoding = encode.tokenise(texts)
     scores = torch.zeros_like(view.input_ids, dtype=torch.float) if view.scores is None else view.scores
-    found: list[list[Masked]] = []
+    found: list[list[Masked] | None] = []
     for row, text in enumerate(texts):
         parts = (text,) if isinstance(text, str) else text
-        tokens = [place for place, part in enumerate(encoding.sequence_ids(row)) if part is not None]
+        tokens = [(place, part) for place, part in enumerate(encoding.sequence_ids(row)) if part is not None]
         body = view.body[row].nonzero().flatten().tolist()
         masks, values = view.masks[row].tolist(), scores[row].tolist()
-        found.append([
+        found.append(None if len(body) != len(tokens) else [
             Masked(parts[part][span.start:span.end], span.start, span.end, values[column], part)
-            for column, token in zip(body, tokens, strict=True)
-            if masks[column] and (span := encoding.token_to_chars(row, token)) is not None
-            and (part := encoding.sequence_ids(row)[token] or 0) is not None])
+            for column, (token, part) in zip(body, tokens, strict=True)
+            if masks[column] and (span := encoding.token_to_chars(row, token)) is not None])
     return found

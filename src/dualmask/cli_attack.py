@@ -7,7 +7,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -21,7 +22,8 @@ from dualmask.text.columns import FIND, Columns
 
 if TYPE_CHECKING:
     from dualmask.attacks.base import Attack
-    from dualmask.evaluation.records import Cell
+    from dualmask.classifier import DefendedClassifier
+    from dualmask.evaluation.records import Cell, CellRecords
     from dualmask.results import AttackResult
     from dualmask.text.examples import Example
 
@@ -82,7 +84,14 @@ def run(request: Request) -> None:
 
 
 def attack_name(request: Request, victim: object) -> str:
-    """The attack that was asked for, or the one that fits the mode."""
+    """The attack that was asked for, that made the texts, or that fits the mode."""
+    if request.source is not None:
+        from dualmask.evaluation.records import read_cell
+
+        made = str(read_cell(request.source).header.get("attack"))
+        if request.attack not in (None, made):
+            raise OptionError(f"{request.source} holds texts of {made}, not of {request.attack}; leave --attack out.")
+        return made
     if request.attack or request.mode != "defence-aware":
         return request.attack or "textfooler"
     from dualmask.attacks import aware_of
@@ -97,54 +106,67 @@ def attack_name(request: Request, victim: object) -> str:
 def attacked(
     request: Request, victim: object, chosen: "Attack", *, examples: "list[Example]", labels: tuple[str, ...],
 ) -> "list[AttackResult]":
+    """Under the whole protocol where the victim is a classifier of ours; others, and TextAttack's order, only ask."""
     from dualmask.attacks.running import attack
     from dualmask.classifier import DefendedClassifier
 
-    cell = cell_of(request, victim)
-    transfer = request.mode in TRANSFER
-    target = victim.undefended() if transfer and isinstance(victim, DefendedClassifier) else victim
-    made: list[AttackResult] = []
-    if request.source is None:
-        with Progressing(request, min(request.samples or len(examples), len(examples))) as watch:
-            made = attack(
-                target, examples, chosen, samples=request.samples, seed=request.seed, labels=labels,
-                measure=request.measure, sequential=request.sequential, out=None if transfer else request.out,
-                resume=request.resume, overwrite=request.overwrite, watch=watch, cell=cell.as_dict(),
-                about={"victim": request.victim, "data": request.data})
-    return replay(request, victim, made, cell) if transfer else made
+    about = {"victim": request.victim, "data": request.data}
+    with Progressing(request, min(request.samples or len(examples), len(examples))) as watch:
+        if isinstance(victim, DefendedClassifier) and not request.sequential:
+            return measured(request, victim, chosen, examples=examples, about=about, watch=watch)
+        if request.mode != "adaptive":
+            raise OptionError(f"--mode {request.mode} needs a model that dualmask has saved, and no --sequential.")
+        return attack(
+            victim, examples, chosen, samples=request.samples, seed=request.seed, labels=labels,
+            measure=request.measure, sequential=request.sequential, out=request.out, resume=request.resume,
+            overwrite=request.overwrite, watch=watch, about=about, cell=cell_of(request, victim).as_dict())
 
 
-def replay(request: Request, victim: object, made: "list[AttackResult]", cell: "Cell") -> "list[AttackResult]":
-    """Texts that were made against the network without its defence, or that a file holds, shown to the defended one."""
-    from dualmask.classifier import DefendedClassifier
-    from dualmask.evaluation.protocol import answered, to_replay, written
-    from dualmask.evaluation.records import provenance
-    from dualmask.results import FORMAT, ResultFile, read_results
+def measured(
+    request: Request, victim: "DefendedClassifier", chosen: "Attack", *, examples: "list[Example]",
+    about: Mapping[str, object], watch: "Progressing",
+) -> "list[AttackResult]":
+    from dualmask.evaluation.protocol import Protocol, evaluate
 
-    if not isinstance(victim, DefendedClassifier):
-        raise OptionError(f"the mode '{request.mode}' compares a network with and without its defence; "
-                          f"{request.victim} is no model that dualmask has saved.")
-    if request.source is not None:
-        made = read_results(request.source)[1]
-    found = answered(victim, to_replay(made, cell.mode))
-    if request.out is None:
-        return found
-    header = {"format": FORMAT, "cell": cell.as_dict(), "attack": cell.attack, "texts": len(found),
-              "labels": list(victim.labels), "source": str(request.source or "the same network without its defence"),
-              "about": {**provenance(), "victim": request.victim, "data": request.data}}
-    return written(ResultFile(request.out, header, resume=False, overwrite=request.overwrite), found)
+    protocol = Protocol(samples=request.samples, sample_seed=request.seed, attack_seed=request.seed,
+                        measure=request.measure)
+    source = None
+    with TemporaryDirectory() as folder:
+        if request.mode in TRANSFER:
+            path = request.source or Path(folder, "source.jsonl")
+            if request.source is None:
+                bare = victim.undefended()
+                evaluate(cell_of(replace(request, mode="adaptive"), bare), bare, examples, chosen, protocol=protocol,
+                         out=path, watch=watch)
+            source = source_of(path, victim)
+            samples, seed = (source.header.get(key) for key in ("samples", "sample_seed"))
+            protocol = replace(protocol, samples=samples, sample_seed=seed)  # type: ignore[arg-type]
+        return evaluate(
+            cell_of(request, victim), victim, examples, chosen, protocol=protocol, out=request.out, source=source,
+            resume=request.resume, overwrite=request.overwrite, about=about, watch=None if source else watch)
+
+
+def source_of(path: Path, victim: "DefendedClassifier") -> "CellRecords":
+    """Records whose texts are to be replayed."""
+    from dualmask.evaluation.records import read_cell
+
+    found = read_cell(path)
+    if found.header.get("labels") != list(victim.labels):
+        raise OptionError(f"{path} is about the labels {found.header.get('labels')}, the model about "
+                          f"{list(victim.labels)}; give records of the same classes in the same order.")
+    return found
 
 
 def cell_of(request: Request, victim: object) -> "Cell":
     """What a report or a comparison calls these records."""
     from dualmask.evaluation.records import Cell
 
-    facts = getattr(victim, "facts", {})
-    defence = getattr(victim, "defence", None)
-    training = facts.get("training", {})
+    facts: Mapping[str, Any] = getattr(victim, "facts", {})
+    defence = str(getattr(getattr(victim, "defence", None), "name", "unknown"))
+    trained = str(facts.get("defence", defence))
     return Cell(named(Path(request.data).stem), named(Path(str(facts.get("encoder", "unknown"))).name),
-                named(str(getattr(defence, "name", "unknown"))), str(request.attack), request.mode or "adaptive",
-                int(training.get("seed", 0)))
+                named(defence if trained == defence else f"{trained}-off"), str(request.attack),
+                request.mode or "adaptive", int(facts.get("training", {}).get("seed", 0)))
 
 
 def named(name: str) -> str:
@@ -215,6 +237,8 @@ def check(request: Request) -> None:
                           "--overwrite, or 'dualmask bench' for long runs.")
     if transfer and not request.defended:
         raise OptionError(f"--mode {request.mode} shows texts to the defended model; leave --undefended out.")
+    if request.source is not None and request.samples is not None:
+        raise OptionError("--source brings its own sample of the texts; leave --samples out.")
     if request.source is not None and not transfer:
         raise OptionError("--source names texts to replay; it goes with --mode transfer or transfer-successful.")
     if request.resume and request.out is None:

@@ -2,10 +2,12 @@
 """What came of attacking one text; written and read as lines of JSON."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Literal, get_args
+from sys import float_info
+from typing import Literal, NamedTuple, get_args
 
 from dualmask.errors import DataError, OptionError
 from dualmask.text.columns import SURROGATES, Text
@@ -22,6 +24,8 @@ Outcome = Literal[
 ]
 FAULTS = ("victim-error", "attack-error")  # neither won nor withstood; done again when a run is resumed
 Spans = tuple[tuple[int, int, int], ...]  # start and end in characters, and 1 for the second text of a pair
+CIRCUMSTANCES = ("about", "dualmask")  # of a header: told, and no reason to refuse to go on
+PLACE = ("versions", "revision", "hardware")  # of `about`: what may change while a run is stopped
 HELD = ("failed", "out-of-queries", "out-of-time", "unconfirmed")  # the victim withstood
 
 
@@ -61,12 +65,11 @@ class AttackResult:
         if missing:
             raise DataError(f"the record lacks {', '.join(sorted(missing))}; it was written by another version or "
                             "program.")
-        for name, kinds in KINDS.items():
-            if type(record[name]) not in kinds:
-                raise DataError(f"the record's {name} is {record[name]!r:.40}; expected "
-                                f"{' or '.join(kind.__name__ for kind in kinds)}.")
+        check(record, FITS, "record")
         if record["outcome"] not in OUTCOMES:
             raise DataError(f"the record's outcome is {record['outcome']!r}; known: {', '.join(OUTCOMES)}.")
+        if record.get("wrong_draws", 0) > record.get("draws", 0):  # type: ignore[operator]
+            raise DataError(f"the record has {record['wrong_draws']} wrong draws of {record.get('draws', 0)}.")
         values = {name: frozen(value) if type(value) is list else value
                   for name, value in record.items() if name in NAMES}
         return cls(**values)  # type: ignore[arg-type]
@@ -76,13 +79,70 @@ FIELDS = fields(AttackResult)
 NAMES = frozenset(f.name for f in FIELDS)
 REQUIRED = frozenset(f.name for f in FIELDS if f.default is MISSING)
 OUTCOMES: tuple[str, ...] = get_args(Outcome)
-NUMBER = (int, float, type(None))
-KINDS: Mapping[str, tuple[type, ...]] = {  # what JSON may hold; a text may be a pair
-    "index": (int,), "text": (str, list), "label": (int,), "outcome": (str,), "adversarial": (str, list, type(None)),
-    "clean": (int, type(None)), "predicted": (int, type(None)), "probability": NUMBER, "probability_after": NUMBER,
-    "queries": (int,), "rows": (int,), "gradients": (int,), "words": (int,), "changed": (int,), "similarity": NUMBER,
-    "seconds": (int, float),
+
+
+def is_count(value: object) -> bool:
+    return type(value) is int and value >= 0
+
+
+def is_number(value: object, low: float, high: float) -> bool:
+    return (type(value) is float or type(value) is int) and low <= value <= high  # of NaN neither is true
+
+
+def is_text(value: object) -> bool:
+    return type(value) is str or type(value) is list and len(value) == 2 and all(type(one) is str for one in value)
+
+
+def are_spans(value: object) -> bool:
+    return type(value) is list and all(
+        type(one) is list and len(one) == 3 and type(one[0]) is type(one[1]) is type(one[2]) is int
+        and 0 <= one[0] <= one[1] and 0 <= one[2] <= 1 for one in value)
+
+
+def are_names(value: object) -> bool:
+    return type(value) is list and all(type(one) is str for one in value)
+
+
+def is_table(value: object) -> bool:
+    return type(value) is dict
+
+
+class Rule(NamedTuple):
+    """What a value out of a file must be, and how that is said."""
+
+    fits: Callable[[object], bool]
+    expected: str
+
+    def or_none(self) -> "Rule":
+        return Rule(lambda value: value is None or self.fits(value), f"{self.expected}, or null")
+
+
+COUNT, TEXT = Rule(is_count, "a whole number from 0 on"), Rule(is_text, "a text or a list of two")
+STRING, TABLE = Rule(lambda value: type(value) is str, "a text"), Rule(is_table, "an object")
+SHARE = Rule(lambda value: is_number(value, -0.01, 1.01), "a number from 0 to 1")  # of victims that round, about that
+COSINE = Rule(lambda value: is_number(value, -1.0001, 1.0001), "a number from -1 to 1")
+DURATION = Rule(lambda value: is_number(value, 0, float_info.max), "a number from 0 on")
+SPANS = Rule(are_spans, "lists of start, end and 0 or 1")
+FITS: Mapping[str, Rule] = {  # as JSON has them
+    **dict.fromkeys(("index", "label", "queries", "rows", "gradients", "words", "changed", "draws", "wrong_draws"),
+                    COUNT),
+    **dict.fromkeys(("clean", "predicted", "undefended"), COUNT.or_none()), "text": TEXT, "adversarial": TEXT.or_none(),
+    **dict.fromkeys(("probability", "probability_after"), SHARE.or_none()), "similarity": COSINE.or_none(),
+    **dict.fromkeys(("hidden", "hidden_after"), SPANS.or_none()), "outcome": STRING, "reason": STRING,
+    "seconds": DURATION,
 }
+HEADER_FITS: Mapping[str, Rule] = {
+    "texts": COUNT, "labels": Rule(are_names, "a list of names"), **dict.fromkeys(("options", "about"), TABLE),
+    "defence": TABLE.or_none(), "attack": STRING, "data": STRING, "noise": STRING,
+    **dict.fromkeys(("eot", "draws"), COUNT), "samples": COUNT.or_none(), "temperature": DURATION,
+}
+
+
+def check(values: Mapping[str, object], rules: Mapping[str, Rule], what: str) -> None:
+    """DataError about the first value that is not what it should be."""
+    for name, rule in rules.items():
+        if name in values and not rule.fits(values[name]):
+            raise DataError(f"the {what}'s {name} is {values[name]!r:.40}; expected {rule.expected}.")
 
 
 def frozen(value: object) -> object:
@@ -152,7 +212,7 @@ def read_results(path: Path) -> tuple[dict[str, object], list[AttackResult]]:
                     header = checked_header(record)
                 else:
                     results.append(AttackResult.from_json(record))
-            except (ValueError, DataError) as error:
+            except (ValueError, RecursionError, DataError) as error:
                 raise DataError(f"{path}, line {number}: not a record ({error}) Restore the file, or write a new one "
                                 "(--overwrite).") from None
     return header, results
@@ -160,10 +220,11 @@ def read_results(path: Path) -> tuple[dict[str, object], list[AttackResult]]:
 
 def checked_header(header: dict[str, object]) -> dict[str, object]:
     form = header.get("format")
-    if not isinstance(form, int):
+    if type(form) is not int:
         raise DataError("the first line is no header with a format number.")
     if form > FORMAT:
         raise DataError(f"its format is {form} and this version of dualmask reads up to {FORMAT}; install a newer one.")
+    check(header, HEADER_FITS, "header")
     return header
 
 
@@ -173,6 +234,17 @@ def difference(name: str, there: object, now: object) -> str:
         return "; ".join(difference(key, there.get(key), now.get(key)) for key in {**there, **now}
                          if there.get(key) != now.get(key))
     return f"{name}: {there!r} there, {now!r} now"
+
+
+def resumed(first: object, now: object) -> object:
+    """Of a run that goes on: how it began, and under `resumed` each time that it went on elsewhere."""
+    if not isinstance(first, dict) or not isinstance(now, dict):
+        return first
+    went_on = first.get("resumed", [])
+    place = {name: now[name] for name in PLACE if name in now}
+    if all({**first, **(went_on[-1] if went_on else {})}.get(name) == value for name, value in place.items()):
+        return first
+    return {**first, "resumed": [*went_on, place]}
 
 
 class ResultFile:
@@ -195,14 +267,19 @@ class ResultFile:
             raise OptionError(f"{path} can't be written ({error.strerror or error}); choose another place.") from error
 
     def _go_on(self) -> None:
+        """Take what is done; a fault, or a text that is there twice, is done again."""
         found, done = read_results(self.path)
-        self.done = [one for one in done if one.outcome not in FAULTS]
+        times = Counter(one.index for one in done)
+        self.done = [one for one in done if one.outcome not in FAULTS and times[one.index] == 1]
+        if not found:
+            return
         differing = [name for name in {**found, **self.header}
-                     if name != "about" and found.get(name) != self.header.get(name)]
-        if found and differing:
+                     if name not in CIRCUMSTANCES and found.get(name) != self.header.get(name)]
+        if differing:
             changes = "; ".join(difference(name, found.get(name), self.header.get(name)) for name in differing)
             raise OptionError(f"{self.path} comes from a run with other settings ({changes}); give the same ones, or "
                               "write another file.")
+        self.header = {**found, "about": resumed(found.get("about"), self.header.get("about"))}
 
     def _write(self, results: Sequence[AttackResult]) -> None:
         lines = [as_line(self.header), *(one.as_json() for one in results)]

@@ -92,13 +92,7 @@ class HiddenOracle:
         return found
 
     def _answers(self, items: Sequence[Text]) -> list[Hidden]:
-        network, defence, encode = self.classifier.network, self.classifier.defence, self.classifier.encode
-        training, _ = network.training, network.eval()
-        try:
-            with torch.no_grad():
-                view = next(iter(defence.inference_views(items, encode, self.classifier.device)))
-        finally:
-            network.train(training)
+        encode, view = self.classifier.encode, self.classifier.first_view(items)
         scores = torch.zeros(view.masks.shape) if view.scores is None else view.scores
         found = []
         for spans, body, masks, values in zip(token_spans(encode, items), view.body, view.masks, scores, strict=True):

@@ -100,6 +100,7 @@ class Terms:
     any_success: bool = False  # every text asked about may end the search, not only the one that scores best
     fresh: bool = False  # the victim draws new noise for each answer: none is remembered or shared
     cost: int = 1  # queries that an answer takes: more where the victim is asked several times and averaged
+    judge: str = "victim"  # whose word counts before the attack and after it
 
 
 class Problem:
@@ -117,6 +118,7 @@ class Problem:
         self.seconds = 0.0
         self.start = Answer(words, inf, True)
         self.best = self.start
+        self.first: Row | None = None  # the word on the original that counts
         self.log: list[str] | None = None  # the texts asked about in order, where somebody wants them
         self._known: dict[str, Row] = {}
 
@@ -126,10 +128,12 @@ class Problem:
 
     def begin(self) -> Steps[Answer]:
         """The first look at the original, which counts as a query."""
-        row = (yield from self.probe([self.original]))[0]
+        row = self.first = (yield from self.probe([self.original]))[0]
+        if self.terms.judge != "victim":
+            self.first = yield from self.confirm(self.original)
         if self.label >= len(row):
             raise VictimError(f"the label is {self.label}, but the victim gives {len(row)} probabilities.")
-        self.start = Answer(self.original, self.score(row), row.index(max(row)) != self.label)
+        self.start = Answer(self.original, self.score(row), self.first.index(max(self.first)) != self.label)
         self.best = self.start
         return self.start
 
@@ -149,7 +153,9 @@ class Problem:
 
     def confirm(self, words: Words) -> Steps[Row]:
         """The victim's word on a text once more, whatever it said before; not counted as a query of the attack."""
-        return (yield from self._asked([words.value]))[0]
+        self.rows += 1
+        rows: list[Row] = yield Question(self.terms.judge, self._items([words.value]))
+        return rows[0]
 
     def slope(self, oracle: str, words: Words) -> Steps[Any]:
         """A white-box answer about a text; counted apart."""
@@ -174,12 +180,14 @@ class Problem:
 
     def _asked(self, texts: Sequence[Text]) -> Steps[list[Row]]:
         self.rows += len(texts) * self.terms.cost
-        items = list(map(Anew, texts)) if self.terms.fresh else texts
-        rows: list[Row] = yield Question("victim", items)
+        rows: list[Row] = yield Question("victim", self._items(texts))
         first = self._known.get(self.original.text, rows[0])
         if any(len(row) != len(first) for row in rows):
             raise VictimError("the victim gave rows of different lengths; expected one number for each class.")
         return rows
+
+    def _items(self, texts: Sequence[Text]) -> Sequence[Text | Anew]:
+        return list(map(Anew, texts)) if self.terms.fresh else texts
 
     def known(self, words: Words) -> Row | None:
         """What the victim said about a text, if it was asked."""

@@ -27,7 +27,7 @@ from dualmask.text.columns import Text
 from dualmask.text.examples import Dataset, Example, load_dataset, load_examples
 from dualmask.text.words import Words
 
-MEASURE = "similarity"  # the station that compares final texts with the originals
+MEASURE, JUDGE = "similarity", "judge"  # stations: final texts beside the originals; who decides what counts
 WIDTH = {False: 64, True: 1024}  # attacks at once, without and with a GPU
 Watch = Callable[[AttackResult], None]
 Data = str | Path | Dataset | Sequence[tuple[Text, int | str]]
@@ -58,7 +58,12 @@ class Assault:
         # One after the other with one pair of random streams, every digit counting: TextAttack's way
         self.shared = SharedStreams(seed) if sequential else None
         attack.sequential, attack.victim = sequential, self.victim
+        if attack.options.queries is not None and attack.options.queries < self.victim.cost:
+            raise OptionError(f"an answer of this victim takes {self.victim.cost} queries, and the attack may make "
+                              f"{attack.options.queries}; allow more queries, or average over fewer draws.")
         stations = {"victim": Station(VictimOracle(self.victim, rows=batch_size), tolerant=True)}
+        if self.victim.judge is not None:
+            stations[JUDGE] = Station(VictimOracle(self.victim.judge, rows=batch_size), tolerant=True)
         for name, oracle in attack.oracles(self.victim, self.victim.device).items():
             stations[name] = Station(oracle)
         if measure is not None:
@@ -98,7 +103,7 @@ class Assault:
     def problem(self, number: int, example: Example) -> Problem:
         words = Words(example.text, rule=self.attack.options.split)
         terms = replace(self.attack.terms(words, tolerance=self.tolerance), fresh=self.victim.fresh,
-                        cost=self.victim.cost)
+                        cost=self.victim.cost, judge=JUDGE if self.victim.judge else "victim")
         streams = self.shared or Streams(derived_seed(self.seed, "attack", words.text, example.label))
         return Problem(words, example.label, streams=streams, terms=terms, number=number, unknown=self.victim.unknown)
 
@@ -106,7 +111,7 @@ class Assault:
         """The attack as a whole. It can't report its own success: the victim is asked once more."""
         start = yield from problem.begin()
         if start.fooled:
-            return Found("skipped", start, problem.known(start.words))
+            return Found("skipped", start, problem.first)
         answer = yield from self.attack.search(problem)
         if not answer.fooled:
             outcome: Outcome = "out-of-queries" if problem.spent else "failed"
@@ -126,7 +131,7 @@ class Assault:
         problem = ending.problem
         found = ending.result if isinstance(ending.result, Found) else None
         answer = found.answer if found else problem.best
-        first, last = problem.known(problem.original), found.row if found else problem.known(answer.words)
+        first, last = problem.first, found.row if found else problem.known(answer.words)
         return AttackResult(
             index=problem.number, text=problem.original.value, label=problem.label,
             outcome=found.outcome if found else ending.stopped,  # type: ignore[arg-type]

@@ -48,6 +48,7 @@ class Tempered(Victim):
         self.victim, self.temperature = victim, temperature
         self.labels, self.classifier, self.device = victim.labels, victim.classifier, victim.device
         self.rows, self.unknown, self.fresh, self.cost = victim.rows, victim.unknown, victim.fresh, victim.cost
+        self.judge = victim.judge
 
     def probabilities(self, texts: Sequence[Text]) -> NDArray[np.float64]:
         return tempered(checked(self.victim.probabilities(texts), len(texts)), self.temperature)

@@ -9,18 +9,21 @@ from numpy.typing import NDArray
 
 from dualmask.classifier import DefendedClassifier
 from dualmask.models.victim import ClassifierVictim, checked
-from dualmask.results import AttackResult
+from dualmask.results import AttackResult, Outcome
 from dualmask.text.columns import Text
 
 VERIFYING = 1 << 20  # draws of this number on are kept for the last check: no attack has seen them
 
 
 class Averaged(ClassifierVictim):
-    """The mean over several draws of the defence's noise (expectation over transformation); each draw is a query."""
+    """The mean over several draws of the defence's noise (expectation over transformation); each draw is a query.
+
+    It guides the search. What is right before and after is the defence's own decision, not that of an ensemble.
+    """
 
     def __init__(self, classifier: DefendedClassifier, draws: int) -> None:
         super().__init__(classifier)
-        self.defended, self.cost = classifier, draws
+        self.defended, self.cost, self.judge = classifier, draws, ClassifierVictim(classifier)
 
     def probabilities(self, texts: Sequence[Text]) -> NDArray[np.float64]:
         total = np.zeros((len(texts), len(self.labels)))
@@ -44,12 +47,16 @@ def drawn(classifier: DefendedClassifier, texts: Sequence[Text], numbers: range)
     return found
 
 
-def verified(classifier: DefendedClassifier, result: AttackResult, draws: int) -> AttackResult:
-    """The attack's last word asked about again with noise that it has not seen: it counts if most answers are wrong."""
-    if classifier.defence.noise == "none" or draws == 0 or result.outcome not in ("succeeded", "unconfirmed"):
+def verified(
+    classifier: DefendedClassifier, result: AttackResult, draws: int, *, otherwise: Outcome = "unconfirmed",
+) -> AttackResult:
+    """The attack's last word asked about again with noise that it has not seen: it counts if most answers are wrong.
+
+    otherwise: what it is if they are not, and the other outcome that one draw must not have decided.
+    """
+    settled = classifier.defence.noise == "none" or draws == 0 or result.outcome not in ("succeeded", otherwise)
+    if settled or result.adversarial is None:
         return result
-    text = result.text if result.adversarial is None else result.adversarial
-    rows = drawn(classifier, [text], range(VERIFYING, VERIFYING + draws))
+    rows = drawn(classifier, [result.adversarial], range(VERIFYING, VERIFYING + draws))
     wrong = sum(int(row[0].argmax()) != result.label for row in rows)
-    outcome = "succeeded" if 2 * wrong > draws else "unconfirmed"
-    return replace(result, outcome=outcome, draws=draws, wrong_draws=wrong)  # type: ignore[arg-type]
+    return replace(result, outcome="succeeded" if 2 * wrong > draws else otherwise, draws=draws, wrong_draws=wrong)

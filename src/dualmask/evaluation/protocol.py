@@ -3,6 +3,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 
 from dualmask.attacks.base import Attack
@@ -11,7 +13,7 @@ from dualmask.classifier import DefendedClassifier
 from dualmask.errors import OptionError
 from dualmask.evaluation.calibration import Tempered, fit_temperature
 from dualmask.evaluation.noise import Averaged, verified
-from dualmask.evaluation.records import TRANSFER, Cell, CellRecords, Mode, provenance
+from dualmask.evaluation.records import TRANSFER, Cell, CellRecords, provenance
 from dualmask.models.victim import ClassifierVictim, Victim, check_classes
 from dualmask.options import check_least
 from dualmask.results import FAULTS, AttackResult, Outcome, ResultFile, Spans
@@ -27,7 +29,7 @@ class Protocol:
     samples: int | None = 1000  # test texts, drawn at random; none: all
     sample_seed: int = 0
     attack_seed: int = 0
-    eot: int = 1  # draws of a randomised defence that the attack averages over
+    eot: int = 10  # draws of a randomised defence that the attack averages over
     draws: int = 10  # of new noise, by which a success against such a defence is checked
     measure: str | None = "minilm"  # the sentence encoder that compares texts before and after
 
@@ -37,13 +39,14 @@ class Protocol:
 
 def evaluate(
     cell: Cell, classifier: DefendedClassifier, examples: Sequence[Example], attack: Attack, *,
-    protocol: Protocol, out: Path, validation: Sequence[Example] = (), source: CellRecords | None = None,
-    about: Mapping[str, object] | None = None, watch: Watch | None = None,
+    protocol: Protocol, out: Path | None, validation: Sequence[Example] = (), source: CellRecords | None = None,
+    resume: bool = True, overwrite: bool = False, about: Mapping[str, object] | None = None, watch: Watch | None = None,
 ) -> list[AttackResult]:
     """Measure one cell and write its records; what `out` holds already is not done again.
 
     validation: data for the temperature, where the cell wants calibrated scores.
     source: records of the plain classifier under the same attack, for the modes that replay its texts.
+    resume, overwrite: whether a file that is there is gone on with, or replaced; without either it is an error.
     """
     check_classes(ClassifierVictim(classifier), examples)
     check_mode(cell, attack, source)
@@ -51,13 +54,16 @@ def evaluate(
     temperature = temperature_of(classifier, validation) if cell.scores == "calibrated" else 1.0
     common = {**setting(cell, classifier, protocol, temperature=temperature),
               "data": digest(examples), "about": {**provenance(), "training": dict(classifier.facts), **(about or {})}}
+    opened = partial(ResultFile, out, resume=resume, overwrite=overwrite) if out else lambda header: None
     if source is not None and cell.mode in TRANSFER:
-        return replayed(cell, classifier, chosen, source, common=common, draws=protocol.draws, out=out, watch=watch)
+        made = source_results(cell, chosen, source)
+        return replayed(classifier, made, opened(replay_header(classifier, source, common, len(made))),
+                        draws=protocol.draws, watch=watch)
     assault = Assault(victim_of(classifier, protocol, temperature), attack, seed=protocol.attack_seed,
                       measure=protocol.measure)
-    file = ResultFile(out, {**assault.header(), **common, "texts": len(chosen)}, resume=True, overwrite=False)
-    missing = sorted({number for number, _ in chosen} - {one.index for one in file.done})
-    before = looked_at(classifier, {number: example for number, example in chosen if number in set(missing)})
+    file = opened({**assault.header(), **common, "texts": len(chosen)})
+    done = {one.index for one in file.done} if file else set()
+    before = looked_at(classifier, {number: example for number, example in chosen if number not in done})
     return collected(assault, chosen, file, watch, finish=lambda result: finished(
         classifier, verified(classifier, result, protocol.draws), before[result.index]))
 
@@ -104,7 +110,7 @@ class Look:
     """A clean text as the network sees it: its label with the defence off, and what the defence hides of it."""
 
     undefended: int | None
-    hidden: Spans
+    hidden: Spans | None
 
 
 def looked_at(classifier: DefendedClassifier, examples: Mapping[int, Example]) -> dict[int, Look]:
@@ -116,8 +122,9 @@ def looked_at(classifier: DefendedClassifier, examples: Mapping[int, Example]) -
             in zip(examples, labels, hidden_spans(classifier, texts), strict=True)}
 
 
-def hidden_spans(classifier: DefendedClassifier, texts: Sequence[Text]) -> list[Spans]:
-    return [tuple((one.start, one.end, one.part) for one in found) for found in classifier.hidden(texts)]
+def hidden_spans(classifier: DefendedClassifier, texts: Sequence[Text]) -> list[Spans | None]:
+    return [None if found is None else tuple((one.start, one.end, one.part) for one in found)
+            for found in classifier.hidden(texts)]
 
 
 def finished(classifier: DefendedClassifier, result: AttackResult, look: Look) -> AttackResult:
@@ -128,46 +135,52 @@ def finished(classifier: DefendedClassifier, result: AttackResult, look: Look) -
 # Texts that were made against another classifier
 
 
+def replay_header(
+    classifier: DefendedClassifier, source: CellRecords, common: Mapping[str, object], texts: int,
+) -> dict[str, object]:
+    """The attack as the source tells it, and the classifier that is shown its texts."""
+    same = {key: value for key, value in source.header.items() if key not in (*common, "texts", "victim", "defence")}
+    return {**same, **common, "source": source_mark(source), "texts": texts,
+            "victim": ClassifierVictim(classifier).describe(),
+            "defence": {"name": classifier.defence.name, **classifier.defence.options_as_dict()}}
+
+
 def replayed(
-    cell: Cell, classifier: DefendedClassifier, chosen: Numbered, source: CellRecords, *,
-    common: Mapping[str, object], draws: int, out: Path, watch: Watch | None,
+    classifier: DefendedClassifier, made: Sequence[AttackResult], file: ResultFile | None, *, draws: int,
+    watch: Watch | None,
 ) -> list[AttackResult]:
     """The defended classifier's answers to texts that the attack made against the plain one."""
-    made = source_results(cell, chosen, source)
-    same = {key: value for key, value in source.header.items() if key not in (*common, "texts", "victim", "defence")}
-    defence = {"name": classifier.defence.name, **classifier.defence.options_as_dict()}
-    header = {**same, **common, "source": source.cell.as_dict(), "texts": len(made),
-              "victim": ClassifierVictim(classifier).describe(), "defence": defence}
-    file = ResultFile(out, header, resume=True, overwrite=False)
-    done = {one.index for one in file.done}
-    return written(file, answered(classifier, [one for one in made if one.index not in done], draws=draws), watch)
-
-
-def written(file: ResultFile, results: Sequence[AttackResult], watch: Watch | None = None) -> list[AttackResult]:
-    """Add results to a file and close it; all that it holds, in the order of the data."""
+    results = {one.index: one for one in (file.done if file else [])}
     try:
-        for result in results:
-            file.add(result)
+        for result in answered(classifier, [one for one in made if one.index not in results], draws=draws):
+            results[result.index] = result
+            if file:
+                file.add(result)
             if watch:
                 watch(result)
     finally:
-        file.close()
-    return sorted(file.done, key=lambda one: one.index)
+        if file:
+            file.close()
+    return [results[number] for number in sorted(results)]
+
+
+def source_mark(source: CellRecords) -> dict[str, object]:
+    """Which texts were replayed: the cell they come from, and a hash of what came of each."""
+    total = blake2b(digest_size=8)
+    for one in source.results:
+        total.update(repr((one.index, one.outcome, one.adversarial)).encode("utf-8", "backslashreplace"))
+    return {"cell": source.cell.as_dict(), "digest": total.hexdigest()}
 
 
 def source_results(cell: Cell, chosen: Numbered, source: CellRecords) -> list[AttackResult]:
-    """The plain classifier's results for the same texts."""
+    """The plain classifier's results for the same texts; in the stricter mode only those that fooled it."""
     found = {one.index: one for one in source.results}
     for number, example in chosen:
         if number not in found or found[number].text != example.text:
             raise OptionError(f"{source.path} has no record of text {number}; measure the plain classifier on the same "
                               "texts first.")
-    return to_replay([found[number] for number, _ in chosen], cell.mode)
-
-
-def to_replay(made: Sequence[AttackResult], mode: Mode) -> list[AttackResult]:
-    """What a transfer mode shows to the defended classifier: all, or only what fooled the plain one."""
-    return [one for one in made if mode == "transfer" or one.outcome == "succeeded"]
+    results = [found[number] for number, _ in chosen]
+    return [one for one in results if one.outcome == "succeeded"] if cell.mode == "transfer-successful" else results
 
 
 def answered(classifier: DefendedClassifier, made: Sequence[AttackResult], *, draws: int = 0) -> list[AttackResult]:
@@ -178,8 +191,9 @@ def answered(classifier: DefendedClassifier, made: Sequence[AttackResult], *, dr
     finals = [one.text if one.adversarial is None else one.adversarial for one in made]
     befores, afters = (list(map(tuple, classifier.predict(texts).probabilities.tolist()))
                        for texts in ([one.text for one in made], finals))
-    return [finished(classifier, verified(classifier, transferred(one, before, after), draws), looks[one.index])
-            for one, before, after in zip(made, befores, afters, strict=True)]
+    shown = [transferred(one, before, after) for one, before, after in zip(made, befores, afters, strict=True)]
+    return [finished(classifier, verified(classifier, one, draws, otherwise="failed"), looks[one.index])
+            for one in shown]
 
 
 def transferred(made: AttackResult, before: tuple[float, ...], after: tuple[float, ...]) -> AttackResult:

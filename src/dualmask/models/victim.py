@@ -43,6 +43,7 @@ class Victim(ABC):
     unknown: str = "[UNK]"  # what it reads as an unknown word
     fresh: bool = False  # it draws new noise for each answer
     cost: int = 1  # queries behind each answer
+    judge: "Victim | None" = None  # who decides what counts as fooled, where this one only guides the search
 
     @abstractmethod
     def probabilities(self, texts: Sequence[Text]) -> ArrayLike:

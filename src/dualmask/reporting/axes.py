@@ -53,7 +53,7 @@ def powers(low: float, high: float) -> list[float]:
 
 def figure(body: str, *, title: str, description: str, height: float = HEIGHT) -> str:
     """A panel with its caption; what it shows is also told in words."""
-    label = attribute(f"{title}. {description}")
+    label = shown(f"{title}. {description}")
     return (f'<figure class="panel"><figcaption>{shown(title)}</figcaption>'
             f'<svg viewBox="0 0 {WIDTH:g} {height:g}" role="img" aria-label="{label}">{body}</svg></figure>\n')
 
@@ -115,12 +115,8 @@ def percent(value: float) -> str:
 
 
 def shown(content: str) -> str:
-    """Safe inside a page: nothing that is markup, steers the writing or can't be written."""
+    """Safe inside a page and its attributes: nothing that is markup, steers the writing or can't be written."""
     return escape(content.translate(SHOWN))
-
-
-def attribute(content: str) -> str:
-    return escape(content.translate(SHOWN), quote=True)
 
 
 def cut(content: str, most: int) -> str:

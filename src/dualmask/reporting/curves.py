@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dualmask.reporting.entries import Entry, Share, share
+from dualmask.reporting.entries import Entry, Share, defence_options, share
 from dualmask.results import FAULTS
 
 STEPS = 60  # points of a curve, at most
@@ -157,8 +157,3 @@ def same_but(option: str, variants: Mapping[str, Mapping[str, object]]) -> list[
             rest = repr(sorted((key, str(one)) for key, one in given.items() if key != option))
             groups.setdefault(rest, []).append((float(value), row))
     return [group for group in groups.values() if len({value for value, _ in group}) > 1]
-
-
-def defence_options(header: Mapping[str, object]) -> Mapping[str, object]:
-    given = header.get("defence")
-    return given if isinstance(given, dict) else {}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a report's figures are: shares with their uncertainty, one entry for each kind of cell, and the worst case."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -10,7 +10,7 @@ from dualmask.evaluation.records import Cell, CellRecords, Loaded, Mode, Scores
 from dualmask.evaluation.statistics import Interval, spread, wilson
 from dualmask.results import FAULTS, AttackResult, mean, tally
 
-PLAIN = "plain"  # the row that every defence is compared with
+PLAIN = "plain"  # the defence that is none, which all others are compared with
 WORST = "worst case"  # the column of it
 Scope = Literal[
     "adaptive",  # attacks in adaptive mode that see the classifier's own scores: what every defence can be given
@@ -38,7 +38,6 @@ class Share:
     interval: Interval  # Wilson, 95 %, of the mean on one seed's texts: seeds share their texts, more seeds add none
     texts: int  # in the denominator, of one seed
     seeds: int
-    each: tuple[float, ...]  # seed by seed
 
 
 @dataclass(frozen=True)
@@ -57,6 +56,8 @@ class Entry:
     """One number of a table, over its seeds. Figures are None where no text stands behind them."""
 
     key: Key
+    method: str  # the defence that its row, whatever it is called, is made of
+    preset: str  # that its options come from, where the records tell it
     runs: tuple[Run, ...]
     clean: Share | None  # CLA, the defence on
     undefended: Share | None  # the same texts with the defence off
@@ -76,10 +77,6 @@ class Entry:
     def results(self) -> list[AttackResult]:
         return [one for run in self.runs for one in run.records.results]
 
-    @property
-    def finished(self) -> bool:
-        return not self.missing
-
 
 @dataclass(frozen=True, kw_only=True)
 class Worst:
@@ -95,10 +92,6 @@ class Worst:
     clean: Share | None
     robust: Share | None
     left_out: tuple[int, ...]  # seeds that lack an attack
-
-    @property
-    def attacks(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(key.attack for key in self.keys))
 
 
 def unique(loaded: Loaded) -> Loaded:
@@ -119,8 +112,7 @@ def share(parts: Sequence[tuple[int, int]]) -> Share | None:
         return None
     found = spread([part / whole for part, whole in counted])
     texts = sum(whole for _, whole in counted) // len(counted)
-    return Share(found.mean, found.deviation, wilson(found.mean * texts, texts), texts, len(counted),
-                 tuple(part / whole for part, whole in counted))
+    return Share(found.mean, found.deviation, wilson(found.mean * texts, texts), texts, len(counted))
 
 
 def entries(cells: Iterable[CellRecords]) -> list[Entry]:
@@ -139,8 +131,10 @@ def entry(key: Key, cells: Sequence[CellRecords]) -> Entry:
     results = [one for records in cells for one in records.results]
     total = tally(results)
     attacked = [one.seconds for one in results if one.outcome != "skipped" and one.outcome not in FAULTS]
+    header = runs[0].records.header
     return Entry(
-        key=key, runs=runs, clean=share([(one.right, one.texts) for one in counts]),
+        key=key, method=str(defence_options(header).get("name") or key.defence),
+        preset=str(training_facts(header).get("preset") or ""), runs=runs, clean=share([(one.right, one.texts) for one in counts]),
         undefended=share([one.undefended for one in runs]),
         robust=share([(one.right - one.flipped, one.texts) for one in counts]),
         success=share([(one.flipped, one.right) for one in counts]),
@@ -154,6 +148,35 @@ def run(records: CellRecords) -> Run:
     right = sum(one.undefended == one.label for one in asked)
     return Run(records.cell.seed, robustness(records.results), (right, len(asked)),
                max(0, records.wanted - len(records.results)), records)
+
+
+def defence_options(header: Mapping[str, object]) -> Mapping[str, object]:
+    """The defence's name and its options, as a file of records tells them."""
+    given = header.get("defence")
+    return given if isinstance(given, Mapping) else {}
+
+
+def training_facts(header: Mapping[str, object]) -> Mapping[str, object]:
+    """How the classifier was trained."""
+    about = header.get("about")
+    given = about.get("training") if isinstance(about, Mapping) else None
+    return given if isinstance(given, Mapping) else {}
+
+
+def label_names(header: Mapping[str, object]) -> list[str]:
+    given = header.get("labels")
+    return [str(name) for name in given] if isinstance(given, list) else []
+
+
+def plain_rows(found: Iterable[Entry]) -> dict[tuple[str, str], str]:
+    """By data and encoder the row that others are compared with: of those without a defence the one so called, or the
+    only one."""
+    rows: dict[tuple[str, str], set[str]] = {}
+    for one in found:
+        if one.method == PLAIN:
+            rows.setdefault(one.key[:2], set()).add(one.key.defence)
+    return {place: PLAIN if PLAIN in names else min(names) for place, names in rows.items()
+            if PLAIN in names or len(names) == 1}
 
 
 def worst_cases(found: Iterable[Entry]) -> list[Worst]:

@@ -4,9 +4,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from dualmask.reporting.axes import shown
-from dualmask.reporting.entries import Entry
-from dualmask.reporting.page_tables import MODES, counted, simple_table
+from dualmask.reporting.entries import Entry, training_facts
+from dualmask.reporting.page_tables import simple_table
 from dualmask.reporting.report import Report
+from dualmask.reporting.report_tables import IDENTITY, MODE_WORDS, counted
 
 MOST_ROWS = 200  # of a table about settings
 GLOSSARY = {
@@ -14,17 +15,17 @@ GLOSSARY = {
         "on. “CLA off” is the same network and the same texts with the defence switched off.",
     "CAA, accuracy under attack": "The share of all texts that were right before the attack and still are after it. "
         "Texts that were wrong from the start stay wrong. This is the figure that matters.",
-    "SUCC, attack success": "Of the texts that were right before, the share that the attack turned. Always "
-        "CAA = CLA (1 - SUCC).",
-    "worst case": "A text counts as held only if every attack failed on it. An adversary picks the attack that works, "
-        "so this is lower than any single column.",
-    "interval": "Measured on other texts of the same kind, the share would lie in such a range 95 times of 100. More "
-        "texts make it narrower.",
+    "SUCC, attack success": f"Of the texts that were right before, the share that the attack turned. {IDENTITY}",
+    "worst case": "A text counts as held only if every attack failed on it. An adversary picks the attack that works. "
+        "It is taken over the texts and training seeds that all these attacks share, which its cell names: there it is "
+        "never above a single attack. Columns that stand on other texts may lie below it.",
+    "interval": "The share on endlessly many texts of this kind lies in 95 of 100 ranges that are computed so. More texts "
+        "make them narrower.",
     "seed": "Training starts from random numbers; several seeds show how much a figure owes to luck.",
     "query": "One text that the attack shows to the classifier to see its answer.",
     "look-alike": "A letter of another alphabet that looks the same, such as the Cyrillic \u0430. Examples show its "
         "number, U+0430.",
-    **{f"mode: {mode}": f"{meaning[0].upper()}{meaning[1:]}." for mode, meaning in MODES.items()},
+    **{f"mode: {mode}": f"{meaning[0].upper()}{meaning[1:]}." for mode, meaning in MODE_WORDS.items()},
     "calibrated scores": "The attack sees probabilities brought to a temperature that fits the classifier's own "
         "certainty. Answers do not change, but an over-confident classifier can no longer hide its doubts.",
     "noise: fresh, text": "A defence may draw random numbers: fresh for every answer, or derived from the text, so "
@@ -43,7 +44,7 @@ def provenance(report: Report) -> str:
     parts = [simple_table(["fact", "found in the records"], facts, label="Software and machines")] if facts else []
     headers = [(run.records.cell, run.records.header) for entry in report.entries for run in entry.runs]
     classifiers = unique([cell.defence, cell.data, cell.encoder, str(cell.seed), settings(header.get("defence")),
-                          told(header, "noise", "passes", "temperature"), settings(training(header))]
+                          told(header, "noise", "passes", "temperature"), settings(training_facts(header))]
                          for cell, header in headers)
     attacks = unique([cell.attack, cell.mode, str(header.get("preset", "")),
                       told(header, "seed", "samples", "sample_seed", "eot", "draws", "tolerance", "measure"),
@@ -52,11 +53,6 @@ def provenance(report: Report) -> str:
                               label="Classifiers"))
     parts.append(simple_table(["attack", "mode", "preset", "run", "options"], attacks, label="Attacks"))
     return "".join(parts)
-
-
-def training(header: Mapping[str, object]) -> object:
-    about = header.get("about")
-    return about.get("training") if isinstance(about, Mapping) else None
 
 
 def unique(rows: Iterable[Sequence[str]]) -> list[Sequence[str]]:

@@ -18,9 +18,9 @@ from dualmask.reporting.curves import (
     survival,
     sweeps,
 )
-from dualmask.reporting.entries import Share, share
-from dualmask.reporting.page_tables import counted
+from dualmask.reporting.entries import Share, label_names, share
 from dualmask.reporting.report import Line, Table
+from dualmask.reporting.report_tables import counted
 from dualmask.reporting.specimens import named
 
 Pool = Mapping[str, Sequence[Sequence[Fate]]]  # by defence: for each seed, what became of the texts
@@ -37,7 +37,7 @@ def plots(table: Table, tints: Mapping[str, int]) -> str:
                 + legend(names) + queries(table, tints) + each_attack(table, tints))
     whole = "any of the attacks" if len(table.attacks) > 1 else table.attacks[0]
     panels = [*spending(pool, tints, whole), scatter(pool, tints, whole), *sweep_panels(table, pool)]
-    return (legend(names) + grid(panels) + uneven(table) + classes(table, pool, tints) + queries(table, tints)
+    return (legend(names) + grid(panels) + uneven(table, pool) + classes(table, pool, tints) + queries(table, tints)
             + each_attack(table, tints))
 
 
@@ -50,12 +50,6 @@ def pooled(lines: Sequence[Line], attacks: Sequence[str]) -> Pool:
     found = {line.defence: fates([line.entries[name] for name in attacks if name in line.entries])
              for line in lines if any(name in line.entries for name in attacks)}
     return {name: seeds for name, seeds in found.items() if seeds}
-
-
-def class_names(table: Table) -> list[str]:
-    header = next(iter(table.lines[0].entries.values())).runs[0].records.header
-    labels = header.get("labels")
-    return [str(name) for name in labels] if isinstance(labels, list) else []
 
 
 def spending(pool: Pool, tints: Mapping[str, int], whole: str) -> list[str]:
@@ -101,11 +95,15 @@ def sweep_panels(table: Table, pool: Pool) -> list[str]:
     return panels
 
 
-def uneven(table: Table) -> str:
-    """Rows that met fewer attacks than others look better than they are."""
+def uneven(table: Table, pool: Pool) -> str:
+    """Rows that met fewer attacks than others look better than they are, and so may those of few texts."""
+    fewer = [f"{line.defence} on {counted(min(map(len, seeds)), 'text')}" for line in table.lines
+             if (seeds := pool.get(line.defence)) and line.clean and min(map(len, seeds)) < line.clean.texts]
     lacking = [f"{line.defence} without {', '.join(sorted(set(table.attacks) - set(line.entries)))}"
                for line in table.lines if set(table.attacks) - set(line.entries)]
-    return f'<p class="notes">Not attacked by all: {shown("; ".join(lacking))}.</p>' if lacking else ""
+    notes = [*([f"Not attacked by all: {'; '.join(lacking)}."] if lacking else []),
+             *([f"Texts that all attacks share: {'; '.join(fewer)}."] if fewer else [])]
+    return f'<p class="notes">{shown(" ".join(notes))}</p>' if notes else ""
 
 
 def classes(table: Table, pool: Pool, tints: Mapping[str, int]) -> str:
@@ -116,7 +114,7 @@ def classes(table: Table, pool: Pool, tints: Mapping[str, int]) -> str:
             rows.setdefault(row.label, []).append(row)
     if len(rows) < 2:
         return ""
-    labels = class_names(table)
+    labels = label_names(next(iter(table.lines[0].entries.values())).runs[0].records.header)
     shown_ones = sorted(rows)[:MOST_CLASSES]
     panels = [class_chart(f"{named(label, labels)} ({counted(rows[label][0].clean.texts, 'text')})", rows[label])
               for label in shown_ones]

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from dualmask.reporting.axes import shown
-from dualmask.reporting.entries import PLAIN, Entry, Key
+from dualmask.reporting.entries import PLAIN, Entry, Key, label_names
 from dualmask.results import HELD, AttackResult, Spans
 from dualmask.text.columns import Text
 from dualmask.text.differences import SHOWN, Span, differences, foreign, joined
@@ -56,7 +56,7 @@ def marks(specimen: Specimen) -> set[tuple[Key, int]]:
 
 def candidates(group: Sequence[Entry], place: int) -> Iterator[Specimen]:
     """Of one attack: first one of each kind, then the next; attacks begin with different defences."""
-    ordered = sorted(group, key=lambda one: (one.key.defence != PLAIN, one.key.defence))
+    ordered = sorted(group, key=lambda one: (one.method != PLAIN, one.key.defence != PLAIN, one.key.defence))
     first = place % max(1, len(ordered) - 1) + 1
     sides = [first_run(entry) for entry in (*ordered[:1], *ordered[first:], *ordered[1:first])]
     kinds = [disagreements(sides), *(iter(cheap(side)) for side in sides), *(iter(dear(side)) for side in sides)]
@@ -72,8 +72,7 @@ def candidates(group: Sequence[Entry], place: int) -> Iterator[Specimen]:
 def first_run(entry: Entry) -> dict[int, Side]:
     """By text, those of the lowest seed that were changed."""
     run = entry.runs[0]
-    given = run.records.header.get("labels")
-    labels = [str(name) for name in given] if isinstance(given, list) else []
+    labels = label_names(run.records.header)
     return {one.index: Side(entry.key, run.seed, labels, one) for one in run.records.results
             if one.adversarial is not None}
 
