@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from io import StringIO
 from pathlib import Path
 
@@ -17,16 +17,17 @@ from grid_stand_ins import change, write_toy
 from rich.console import Console
 from typer.testing import CliRunner
 
+import dualmask
 from dualmask.bench_display import Board, told
 from dualmask.cli import app, main
 from dualmask.errors import OptionError
 from dualmask.evaluation.bench import Outcome, run_grid
 from dualmask.evaluation.grid import DataEntry, read_grid
 from dualmask.evaluation.lock import locked
-from dualmask.evaluation.material import load_data
+from dualmask.evaluation.material import Material, load_data
 from dualmask.evaluation.plan import Job, Task, make_plan
-from dualmask.evaluation.records import read_cells
-from dualmask.evaluation.standing import Pace, Standing, TimeLeft, survey
+from dualmask.evaluation.records import Cell, read_cells
+from dualmask.evaluation.standing import Pace, Standing, TimeLeft, settings_of, survey
 from dualmask.results import AttackResult
 
 ROOT = Path(__file__).parents[1]
@@ -52,8 +53,8 @@ def toy(made: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(made, tmp_path / "toy"))
 
 
-def named(cells: list[object]) -> set[str]:
-    return {cell.file_name.removesuffix(".jsonl") for cell in cells}  # type: ignore[attr-defined]
+def named(cells: Sequence[Cell]) -> set[str]:
+    return {cell.file_name.removesuffix(".jsonl") for cell in cells}
 
 
 def run(toy: Path, **settings: str) -> Outcome:
@@ -138,8 +139,7 @@ def test_settings_that_clash_are_named(toy: Path) -> None:
     assert all("seed: 0 there, 3 now; samples: 12 there, 6 now" in one.reason for one in failures)
     failures = run(toy, seeds="[0]", modes='["transfer", "adaptive", "transfer-successful"]',
                    data='[{name = "toy", source = "data", train = 90}]').failures
-    assert len(failures) == 2 and all("trained with other settings (train: 96 there, 90 now; " in one.reason
-                                      for one in failures)
+    assert len(failures) == 6 and all("(train: 96 there, 90 now; hash: " in one.reason for one in failures)
     change(toy / "grid.toml", defences='["plain", {name = "ddm", preset = "paper"}]')
     (toy / "grid.toml").write_text((toy / "grid.toml").read_text().replace("epochs = 6", "epochs = 5"))
     record(toy, DDM).unlink()
@@ -149,6 +149,111 @@ def test_settings_that_clash_are_named(toy: Path) -> None:
     record(toy, PLAIN).write_text('{"format": 1}\nno record\n')
     reasons = {one.cell.file_name: one.reason for one in run(toy).failures}
     assert set(reasons) == {f"{PLAIN}.jsonl"} and f"{PLAIN}.jsonl, line 2: not a record" in reasons[f"{PLAIN}.jsonl"]
+
+
+def test_other_data_are_never_mixed_in(toy: Path) -> None:
+    """Neither by cells that are finished or begun, nor by new ones of the same name beside them."""
+    path, begun = toy / "data" / "test.csv", record(toy, DDM)
+    kept, (first, *rows) = path.read_text(), path.read_text().splitlines()
+    before = {one: one.read_bytes() for one in (toy / "out" / "records").iterdir()}
+    begun.write_text("\n".join(begun.read_text().splitlines()[:6]) + "\n")
+    path.write_text("\n".join([first, *rows[::-1]]) + "\n")
+    outcome = run(toy, seeds="[0, 1]")
+    assert (outcome.found, outcome.done, len(outcome.failures)) == (0, [], 8)
+    assert all("(data: '24 examples " in one.reason and "--out" in one.reason for one in outcome.failures)
+    own, other = (next(one.reason for one in outcome.failures if one.cell.seed == seed) for seed in (0, 1))
+    assert "comes from a run with other settings" in own and "give the new one another name" in other
+    assert not (toy / "out" / "models" / "toy.tiny.ddm.1").exists()
+    path.write_text(kept)
+    assert named(run(toy).done) == {DDM} and before.keys() == set((toy / "out" / "records").iterdir())
+    path.unlink()  # the training part gives up a tenth then: other rows
+    assert len(run(toy).failures) == 4
+    (toy / "data" / "train.csv").unlink()
+    outcome = run(toy, seeds="[0, 1]")  # nothing can be added, so nothing is wrong with what is there
+    assert outcome.found == 4 and {one.cell.seed for one in outcome.failures} == {1}
+
+
+def test_encoders_are_known_by_their_contents(toy: Path) -> None:
+    (toy / "encoder").rename(toy / "moved")
+    assert run(toy, encoders='[{name = "tiny", source = "moved"}]').found == 4
+    config = json.loads((toy / "moved" / "config.json").read_text())
+    (toy / "moved" / "config.json").write_text(json.dumps({**config, "hidden_dropout_prob": 0.3}))
+    (toy / "moved").rename(toy / "encoder")
+    failures = run(toy, seeds="[0, 1]").failures
+    assert len(failures) == 8 and all("(encoder: 'folder " in one.reason for one in failures)
+    shutil.rmtree(toy / "out" / "records")  # the classifiers, too, are of the other one
+    failures = run(toy).failures
+    assert len(failures) == 4 and all("trained with other settings (encoder: 'fo" in one.reason for one in failures)
+
+
+@pytest.mark.parametrize(("setting", "told"), [({"draws": "3"}, ""), ({"sample_seed": "1"}, "sample_seed: 0 there, 1")])
+def test_finished_cells_have_the_settings_of_the_grid(toy: Path, setting: dict[str, str], told: str) -> None:
+    """Draws are for defences with noise, which neither of these has."""
+    assert [told in one.reason for one in run(toy, **setting).failures] == ([True] * 4 if told else [])
+
+
+def test_noise_is_among_the_settings(toy: Path) -> None:
+    class Noisy:
+        name, noise = "ddm", "fresh"
+
+        def options_as_dict(self) -> dict[str, object]:
+            return {}
+
+    job = make_plan(grid := read_grid(change(toy / "grid.toml", eot="5", draws="3"))).jobs[1]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dualmask.evaluation.standing.build_defence", lambda *_, **__: Noisy())
+        found = settings_of(grid, job, job.tasks[0], Material())
+    assert (found["eot"], found["draws"]) == (5, 3)
+    found = settings_of(grid, job, job.tasks[0], Material())
+    assert (found["eot"], found["draws"]) == (1, 0)
+
+
+def test_transfer_follows_its_source(toy: Path) -> None:
+    """A fault of the source is repaired, or the source was made anew: what was shown is shown again."""
+    kept = {name: lines(toy, name) for name in CELLS}
+    first, *rest = record(toy, PLAIN).read_text().splitlines()
+    fault = {**json.loads(rest[3]), "outcome": "attack-error", "reason": "a slip", "adversarial": None}
+    record(toy, PLAIN).write_text("\n".join([first, *rest[:3], json.dumps(fault), *rest[4:]]) + "\n")
+    plan = make_plan(grid := read_grid(toy / "grid.toml"))
+    assert [one.outdated for one in survey(grid, plan, toy / "out").values()] == [False, True, False, True]
+    outcome = run(toy)
+    assert named(outcome.done) == CELLS - {DDM} and outcome.found == 1
+    assert {name: lines(toy, name) for name in CELLS} == kept
+    path = record(toy, DDM.replace("adaptive", "transfer"))
+    path.write_text(path.read_text().replace('"digest": "', '"digest": "0'))
+    assert named(run(toy).done) == {path.stem} and lines(toy, path.stem) == kept[path.stem]
+
+
+def test_a_text_that_is_there_twice_is_done_again(toy: Path) -> None:
+    kept, path = lines(toy, DDM), record(toy, DDM)
+    first, *rest = path.read_text().splitlines()
+    for texts in ([*rest, rest[2]], [*rest[:11], rest[2]]):  # one too many, and as many as there should be
+        path.write_text("\n".join([first, *texts]) + "\n")
+        assert named(run(toy).done) == {DDM} and lines(toy, DDM) == kept
+    foreign = json.dumps({**json.loads(rest[2]), "index": 999})
+    path.write_text("\n".join([first, *rest, foreign]) + "\n")
+    failure, = run(toy).failures
+    assert "has 13 records where 12 texts were attacked; delete it" in failure.reason
+
+
+def test_another_version_goes_on(toy: Path) -> None:
+    path, kept = record(toy, DDM), lines(toy, DDM)
+    first, *rest = path.read_text().splitlines()
+    told = json.loads(first)
+    told["dualmask"] = told["about"]["versions"]["dualmask"] = "0.0.1"
+    path.write_text("\n".join([json.dumps(told), *rest[:5]]) + "\n")
+    assert run(toy).failures == [] and lines(toy, DDM)[1:] == kept[1:]
+    about = json.loads(path.read_text().splitlines()[0])["about"]
+    assert about["versions"]["dualmask"] == "0.0.1" and len(about["resumed"]) == 1
+    assert about["resumed"][0]["versions"]["dualmask"] == dualmask.__version__
+
+
+@pytest.mark.parametrize("texts", ['"abc"', "-1", "null"])
+def test_a_header_that_can_not_be_is_a_failure(toy: Path, texts: str) -> None:
+    path = record(toy, DDM)
+    path.write_text(path.read_text().replace('"texts": 12', f'"texts": {texts}', 1))
+    failure, = run(toy).failures
+    assert "line 1: not a record (the header's texts is" in failure.reason
 
 
 def test_a_model_of_a_newer_version_says_so(toy: Path) -> None:
@@ -237,16 +342,18 @@ def test_data_have_three_parts(made: Path) -> None:
 
 
 def test_a_killed_grid_equals_one_that_was_let_alone(tmp_path: Path) -> None:
-    """Five seeds, killed at random moments; DUALMASK_KILLS=20 for more of them."""
-    grid = change(write_toy(tmp_path / "toy", tests=60), seeds="[0, 1, 2, 3, 4]", samples="60", defences='["ddm"]',
-                  modes='["adaptive"]')
+    """Every mode, killed at random moments; DUALMASK_KILLS=20 for more of them. The tool by itself has five seeds."""
+    modes = ["adaptive", "transfer", "transfer-successful", "defence-aware"]
+    grid = change(write_toy(tmp_path / "toy", tests=24), seeds="[0, 1]", samples="24", modes=json.dumps(modes),
+                  attacks='["deepwordbug", "typist"]')
     process = subprocess.run(
         [sys.executable, str(KILL), str(grid), "--kills", str(KILLS), "--seed", str(int(time.time())), "--work",
          str(tmp_path)], capture_output=True, text=True, timeout=600,
         env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""})
     assert process.returncode == 0, process.stdout + process.stderr
     found = json.loads(process.stdout)
-    assert found["kills"] == KILLS and found["differing"] == [] and found["records"] == 5 * 60
+    assert found["kills"] == KILLS and found["differing"] == [] and found["records"] > 2 * 24 * 5
+    assert {name.split(".")[4] for name in os.listdir(tmp_path / "whole" / "records")} == set(modes)
 
 
 # What is shown
@@ -329,7 +436,7 @@ def test_dry_run_tells_the_plan_and_does_nothing(toy: Path, monkeypatch: pytest.
     assert sorted(toy.rglob("*")) == before
     monkeypatch.chdir(toy / "data")
     result = CliRunner().invoke(app, ["bench", "../grid.toml", "--dry-run"])
-    assert "0 of 7 cells done" in " ".join(result.stdout.split()) or "time left not known" in result.stdout
+    assert "toy: 0 of 14 cells done, 4 classifiers to train; time left not known" in " ".join(result.stdout.split())
     assert sorted(toy.rglob("*")) == before
 
 

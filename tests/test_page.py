@@ -244,6 +244,50 @@ def test_settings_and_versions_are_told() -> None:
                                                   for seed in range(2)]
 
 
+def test_the_worst_case_shows_its_own_texts_and_seeds() -> None:
+    """Twenty texts of both seeds under one attack, five of one seed under the other."""
+    given = [cell(PLAIN, "textfooler", [result(n, "succeeded" if n > 4 else "failed") for n in range(20)], seed=seed)
+             for seed in range(2)]
+    root = sound(html(built([*given, cell(PLAIN, "pwws", [result(n) for n in range(5)])])))
+    row = root.all("table", "main")[0].all("tbody")[0].all("tr")[0]
+    heads = [head.text for head in root.all("table", "main")[0].all("thead")[0].all("th")]
+    worst, pwws = (row.all("td")[next(place for place, head in enumerate(heads) if head.startswith(name)) - 1]
+                   for name in (WORST, "pwws"))
+    assert row.all("th")[0].text == f"{PLAIN}20 texts, 2 seeds"
+    assert worst.all("data")[0].text == "100.0" and "of 2 attacks" in worst.text
+    assert [one.text for one in worst.all("small", "warn")] == ["5 texts, 1 seed", "without seeds 1"]
+    assert [one.text for one in pwws.all("small", "warn")] == ["5 texts, 1 seed"]
+    words = root.all("div", "headline")[0].text
+    assert "under the worst of 2 adaptive attacks; on 5 texts, 1 seed." in words
+    assert "lower than any single column" not in root.text and f"{PLAIN} on 5 texts" in root.text
+    usual = sound(html(built(cells()))).all("table", "main")[0]
+    assert "of 2 attacks60 texts, 2 seeds" in usual.text and not usual.all("small", "warn")
+
+
+def test_a_cell_whose_texts_were_right_more_often_tells_its_own_clean_accuracy() -> None:
+    given = [cell(PLAIN, "pwws", [result(n) for n in range(4)]),
+             cell(PLAIN, "textfooler", [result(n, "skipped" if n == 3 else "failed") for n in range(4)])]
+    row = sound(html(built(given))).all("table", "main")[0].all("tbody")[0]
+    assert [one.text for one in row.all("small", "warn")] == ["CLA 75.0"]
+
+
+def test_rows_of_the_headline_tell_their_texts_where_these_differ() -> None:
+    given = [cell(name, attack, [result(n) for n in range(texts)]) for name, texts in ((PLAIN, 8), ("ddm", 6))
+             for attack in ("pwws", "textfooler")]
+    words = sound(html(built(given))).all("div", "headline")[0].text
+    assert "adaptive attacks, on 6 texts, 1 seed; plain: " in words and ", on 8 texts, 1 seed." in words
+    assert "is level with plain" in words and "0.0 points" not in words
+
+
+def test_plain_is_zero_by_construction_on_texts_that_fooled_it() -> None:
+    given = [cell("ddm", "textfooler", [result(n) for n in range(4)], mode="transfer-successful")]
+    rows = sound(html(built(given))).all("table", "main")[0].all("tbody")[0].all("tr")
+    assert [row.all("th")[0].text for row in rows] == ["plainby construction", "ddm4 texts, 1 seed"]
+    assert [one.text for one in rows[0].all("td")] == ["not measured", "0.0SUCC 100.0"]
+    given.append(cell(PLAIN, "textfooler", [result(n, "succeeded") for n in range(4)], mode="transfer-successful"))
+    assert "by construction" not in sound(html(built(given))).all("table", "main")[0].all("tbody")[0].text
+
+
 # Plots
 
 

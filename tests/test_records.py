@@ -2,18 +2,24 @@
 """Files of records: their names, what is checked when they are read, and what of a folder counts."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+import dualmask
+from dualmask.cli import app
 from dualmask.errors import DataError, OptionError
 from dualmask.evaluation.records import MODES, Cell, provenance, read_cell, read_cells
-from dualmask.results import FORMAT, AttackResult, read_results
+from dualmask.results import FORMAT, AttackResult, ResultFile, read_results
 
 CELL = Cell("mr", "minilm", "ddm", "textfooler", "adaptive", 0)
 RESULT = AttackResult(
@@ -62,10 +68,21 @@ def test_unknown_modes_are_refused() -> None:
 
 @pytest.mark.parametrize(("line", "told"), [
     ("nonsense", "line 3: not a record"), ("[]", "no JSON object"), ("{}", "lacks adversarial"),
-    (replace(RESULT, label="1").as_json(), "label is '1'; expected int"),  # type: ignore[arg-type]
+    (replace(RESULT, label="1").as_json(), "label is '1'; expected a whole number"),  # type: ignore[arg-type]
     (replace(RESULT, queries=1.5).as_json(), "queries is 1.5"),  # type: ignore[arg-type]
     (replace(RESULT, index=True).as_json(), "index is True"),
     (replace(RESULT, outcome="won").as_json(), "outcome is 'won'; known: succeeded"),  # type: ignore[arg-type]
+    *((json.dumps({**json.loads(RESULT.as_json()), name: value}), f"{name} is ") for name, value in [
+        ("hidden", "x"), ("hidden", [[0, 1]]), ("hidden", [[0, 1, "0"]]), ("hidden", [[2, 1, 0]]),
+        ("hidden_after", [[0, 1, 7]]), ("hidden_after", [4]), ("reason", 5), ("reason", None), ("text", ["a", 1]),
+        ("text", ["a"]), ("text", None), ("adversarial", 1), ("probability", float("nan")), ("probability", 7),
+        ("probability_after", -1), ("probability_after", True), ("label", -5), ("clean", "x"), ("predicted", 1.0),
+        ("undefended", "x"), ("draws", "x"), ("wrong_draws", -1), ("similarity", 1.5), ("similarity", float("inf")),
+        ("seconds", float("nan")), ("seconds", -1), ("seconds", float("inf")), ("queries", -1), ("index", None)]),
+    (replace(RESULT, draws=2, wrong_draws=3).as_json(), "3 wrong draws of 2"),
+    (replace(RESULT, index=4, label=2).as_json(), "not among the 2"),
+    (replace(RESULT, index=4, predicted=9).as_json(), "not among the 2"),
+    ("[" * 100_000, "not a record"),
 ])
 def test_a_wrong_line_is_named(tmp_path: Path, line: str, told: str) -> None:
     path = write(tmp_path / "a.jsonl", RESULT)
@@ -90,6 +107,12 @@ def test_a_last_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
     ({"format": FORMAT + 1}, f"reads up to {FORMAT}; install a newer one"), ({"format": "x"}, "no header"),
     ({"cell": None}, "does not say which cell"), ({"cell": {"data": "x"}}, "does not say which cell"),
     ({"cell": {**CELL.as_dict(), "mode": "static"}}, "expected one of adaptive"),
+    ({"cell": {**CELL.as_dict(), "mode": ["adaptive"]}}, "expected one of adaptive"),
+    *(({"cell": {**CELL.as_dict(), "data": name}}, "part of a file's name") for name in (["a"], 1, None)),
+    *(({"cell": {**CELL.as_dict(), "seed": seed}}, "no whole number") for seed in ("0", None, True, 1.0)),
+    *(({"texts": texts}, "texts is ") for texts in ("abc", -1, 2.0, None)),
+    ({"labels": "xy"}, "labels is 'xy'"), ({"labels": [0, 1]}, "a list of names"), ({"about": []}, "about is []"),
+    ({"temperature": "hot"}, "temperature is 'hot'"),
 ])
 def test_a_wrong_header_is_named(tmp_path: Path, header: dict[str, object], told: str) -> None:
     path = write(tmp_path / "a.jsonl", RESULT, **header)
@@ -101,6 +124,30 @@ def test_a_wrong_header_is_named(tmp_path: Path, header: dict[str, object], told
 def test_a_text_that_is_there_twice_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="1 texts are there twice"):
         read_cell(write(tmp_path / "a.jsonl", RESULT, RESULT))
+
+
+def test_values_at_the_edge_are_taken(tmp_path: Path) -> None:
+    """What victims and vectors of few digits give, and a file without names of labels."""
+    edge = replace(RESULT, probability=1.005, probability_after=0, similarity=1.0001, seconds=0, hidden=((0, 0, 0),))
+    assert read_cell(write(tmp_path / "a.jsonl", edge)).results == [edge]
+    assert read_cell(write(tmp_path / "b.jsonl", replace(edge, label=5), labels=[])).results[0].label == 5
+
+
+def test_reading_is_quick(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", *(replace(RESULT, index=number) for number in range(20_000)))
+    began = time.process_time()
+    assert len(read_cell(path).results) == 20_000
+    assert time.process_time() - began < 3  # measured 0.5 s
+
+
+def test_a_half_of_a_character_does_not_stop_a_report(tmp_path: Path) -> None:
+    write(tmp_path / "records" / CELL.file_name, replace(RESULT, text="a \ud800 b", adversarial="a \ud800 c",
+                                                         outcome="attack-error", reason="what \udfff is this"))
+    failure = {"cell": CELL.as_dict(), "reason": "a \ud800"}
+    (tmp_path / "failures.jsonl").write_text(json.dumps(failure) + "\n")
+    result = CliRunner().invoke(app, ["report", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert "\\ud800" in (tmp_path / "report.md").read_text(encoding="utf-8")
 
 
 def test_damaged_files_and_failed_cells_are_told_and_the_rest_counts(tmp_path: Path) -> None:
@@ -115,8 +162,57 @@ def test_damaged_files_and_failed_cells_are_told_and_the_rest_counts(tmp_path: P
     assert [one.cell for one in found.cells] == [CELL, other]
     assert len(found.problems) == 2 and f"failed: {other.file_name}: no room" in found.problems[0]
     assert "bad.jsonl, line 1" in found.problems[1]
-    (tmp_path / "one" / "failures.jsonl").write_text("half a li")
-    assert "failures.jsonl can't be read" in read_cells(tmp_path / "one").problems[0]
+    with (tmp_path / "one" / "failures.jsonl").open("a") as stream:
+        stream.write(f"half a li\n{json.dumps({'cell': {**CELL.as_dict(), 'data': ['x']}, 'reason': ''})}")
+    problems = read_cells(tmp_path / "one").problems
+    assert len(problems) == 3 and "no room" in problems[0]
+    assert all(f"failures.jsonl, line {line}, can't be read" in problems[line - 1] for line in (2, 3))
+
+
+def test_records_beside_those_of_a_run_count_as_well(tmp_path: Path) -> None:
+    other = replace(CELL, seed=1)
+    write(tmp_path / "records" / CELL.file_name, RESULT)
+    write(tmp_path / "attack.jsonl", RESULT, cell=other.as_dict())
+    write(tmp_path / "bare.jsonl", RESULT, cell=None)
+    found = read_cells(tmp_path)
+    assert [one.cell for one in found.cells] == [CELL, other]
+    assert len(found.problems) == 1 and "bare.jsonl, line 1" in found.problems[0]
+
+
+# Going on
+
+
+def header(**changes: object) -> dict[str, object]:
+    about = {"versions": {"dualmask": "1"}, "revision": "abc", "hardware": {"cores": 2}, "grid": "g"}
+    return {"format": FORMAT, "cell": CELL.as_dict(), "labels": ["bad", "good"], "dualmask": "1", "about": about,
+            **changes}
+
+
+def go_on(path: Path, given: dict[str, object]) -> dict[str, object]:
+    ResultFile(path, given, resume=True, overwrite=False).close()
+    return read_results(path)[0]
+
+
+def test_a_run_that_goes_on_elsewhere_keeps_where_it_began(tmp_path: Path) -> None:
+    path, first = tmp_path / "a.jsonl", header()
+    assert go_on(path, first) == first and go_on(path, header()) == first
+    new = {"versions": {"dualmask": "2"}, "revision": "abc", "hardware": {"cores": 2}}
+    later = header(dualmask="2", about={**new, "grid": "g"})
+    expected = {**first, "about": {**first["about"], "resumed": [new]}}  # type: ignore[dict-item]
+    assert go_on(path, later) == expected and go_on(path, later) == expected
+    assert go_on(path, header())["about"]["resumed"] == [  # type: ignore[index]
+        new, {name: value for name, value in first["about"].items() if name != "grid"}]  # type: ignore[attr-defined]
+    with pytest.raises(OptionError, match="labels: "):
+        go_on(path, header(labels=["good", "bad"]))
+
+
+def test_a_text_that_is_there_twice_is_done_again(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", RESULT, replace(RESULT, index=4), RESULT)
+    file = ResultFile(path, read_results(path)[0], resume=True, overwrite=False)
+    assert [one.index for one in file.done] == [4]
+    file.add(RESULT)
+    file.close()
+    assert read_cell(path).results == [RESULT, replace(RESULT, index=4)]
 
 
 def test_a_folder_without_records_says_what_to_do(tmp_path: Path) -> None:
@@ -132,3 +228,24 @@ def test_what_made_a_record_is_told_without_loading_torch() -> None:
     found, loaded = json.loads(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout)
     assert not loaded and found["versions"] == provenance()["versions"] and "torch" in found["versions"]
     assert found["hardware"]["cores"] >= 1 and (found["revision"] is None or len(found["revision"]) >= 12)
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_a_checkout_of_something_else_is_not_this_code(tmp_path: Path) -> None:
+    place = tmp_path / "project" / "env" / "dualmask"
+    shutil.copytree(Path(dualmask.__file__).parent, place, ignore=shutil.ignore_patterns("__pycache__"))
+    git = ["git", "-c", "user.name=x", "-c", "user.email=x@example.org"]
+    subprocess.run([*git, "init", "-q"], cwd=tmp_path / "project", check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], cwd=tmp_path / "project", check=True)
+
+    def told() -> str:
+        code = "from dualmask.evaluation.records import revision; print(revision())"
+        return subprocess.run([sys.executable, "-B", "-c", code], cwd=tmp_path, check=True, capture_output=True,
+                              text=True, env={**os.environ, "PYTHONPATH": str(place.parent)}).stdout
+
+    assert told() == "None\n"
+    subprocess.run([*git, "add", "."], cwd=tmp_path / "project", check=True)
+    subprocess.run([*git, "commit", "-q", "-m", "y"], cwd=tmp_path / "project", check=True)
+    assert len(told()) == 13
+    (place / "cli.py").write_text("")
+    assert told().endswith(" with changes\n")

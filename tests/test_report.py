@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from io import StringIO
 from itertools import product
 from pathlib import Path
 
@@ -15,17 +16,22 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
+from dualmask.attack_display import tally_table
+from dualmask.bench_display import figure_tables
 from dualmask.errors import DataError
 from dualmask.evaluation.metrics import Robustness, worst_case
 from dualmask.evaluation.records import Cell, CellRecords, Loaded, Mode, Scores, read_cells
 from dualmask.evaluation.statistics import bootstrap, mcnemar, sign_flips, wilson
+from dualmask.quickstart import lines
 from dualmask.reporting.comparison import compare
 from dualmask.reporting.entries import WORST, Entry, entries
+from dualmask.reporting.page import html
 from dualmask.reporting.report import CLEAN, Report, Table, build_report
 from dualmask.reporting.report_latex import escaped, latex
 from dualmask.reporting.report_tables import headline, markdown
-from dualmask.results import FAULTS, AttackResult, Outcome, as_line
+from dualmask.results import FAULTS, AttackResult, Outcome, as_line, tally
 
 OUTCOMES: Mapping[str, Outcome] = {"+": "failed", "-": "succeeded", "s": "skipped", "q": "out-of-queries",
                                    "e": "victim-error", "a": "attack-error"}
@@ -102,8 +108,7 @@ def test_every_figure_of_one_seed_by_hand() -> None:
 def test_over_seeds_the_mean_and_deviation_and_the_texts_of_one() -> None:
     found = only(cell("+++-", seed=3), cell("++--", seed=1), cell("+---", seed=2))
     assert [run.seed for run in found.runs] == [1, 2, 3]
-    assert found.robust and found.robust.each == (0.5, 0.25, 0.75)
-    assert (found.robust.mean, found.robust.deviation) == (0.5, 0.25)
+    assert found.robust and (found.robust.mean, found.robust.deviation) == (0.5, 0.25)
     assert found.robust.texts == 4 and found.robust.interval == wilson(2, 4)  # three seeds do not make 12 texts
 
 
@@ -117,14 +122,39 @@ def test_a_cell_without_a_measured_text_has_no_figures() -> None:
     assert (empty.robust, empty.queries, empty.missing) == (None, None, 7)
 
 
+@given(st.lists(st.sampled_from(sorted(OUTCOMES)), min_size=1, max_size=15))
+@settings(max_examples=60, deadline=None)
+def test_what_is_shown_of_a_file_obeys_the_identity(outcomes: list[str]) -> None:
+    """CAA = CLA (1 - SUCC): exactly for the page's figures, and to their last decimal for those that tables print."""
+    found = report(cell("".join(outcomes)))
+    figures = [float(value) for value in re.findall(r'<data value="([^"]+)"', html(found))]
+    if len(figures) == 3:  # something could be measured, and something was right
+        clean, robust, success = figures
+        assert robust == pytest.approx(clean * (1 - success), abs=1e-12)
+        row = next(line for line in latex(found).splitlines() if line.startswith("plain &"))
+        rounded = [float(value) for value in re.findall(r"\d+\.\d", row)]
+        details = next(line for line in markdown(found).splitlines() if re.match(r"\| plain +\| textfooler", line))
+        printed = [float(value.split()[0]) for value in details.split("|")[3:5]]
+        assert (rounded[0], rounded[2]) == tuple(printed)
+        assert rounded[1] == pytest.approx(rounded[0] * (1 - rounded[2] / 100), abs=0.151)
+    else:
+        assert not set(outcomes) & set("+-q")
+
+
+def test_means_over_seeds_need_not_obey_the_identity_and_no_text_says_so() -> None:
+    found = report(cell("++++"), cell("+-ss", seed=1))
+    line = table(found).lines[0]
+    clean, robust, success = line.clean, line.robust("textfooler"), line.entries["textfooler"].success
+    assert clean and robust and success and (clean.mean, robust.mean, success.mean) == (0.75, 0.625, 0.25)
+    assert robust.mean != clean.mean * (1 - success.mean)
+    for text in (markdown(found), html(found)):
+        assert "In every file of records CAA = CLA (1 - SUCC) exactly; means over seeds" in text
+
+
 @given(st.lists(st.lists(st.sampled_from(sorted(OUTCOMES)), max_size=15), min_size=1, max_size=3))
 @settings(max_examples=100, deadline=None)
-def test_accuracy_under_attack_is_clean_accuracy_times_what_held(seeds: list[list[str]]) -> None:
-    """CAA = CLA (1 - SUCC), exactly, for every file of records."""
+def test_accuracy_never_rises_under_attack(seeds: list[list[str]]) -> None:
     found = only(*(cell("".join(outcomes), seed=seed) for seed, outcomes in enumerate(seeds)))
-    for run in found.runs:
-        if run.counts.texts and run.counts.success is not None:
-            assert run.counts.accuracy_under_attack == run.counts.clean_accuracy * (1 - run.counts.success)
     if found.robust and found.clean:
         assert found.robust.mean <= found.clean.mean
         assert found.robust.interval.low - 1e-9 <= found.robust.mean <= found.robust.interval.high + 1e-9
@@ -135,9 +165,47 @@ def test_the_worst_case_is_pointwise_and_over_shared_seeds_and_texts() -> None:
     assert len(found.worst) == 1
     worst = found.worst[0]
     assert worst.counts == (Robustness(texts=4, right=3, flipped=2, faults=1),)
-    assert (worst.seeds, worst.left_out, worst.attacks) == ((0,), (1,), ("pwws", "textfooler"))
+    assert (worst.seeds, worst.left_out) == ((0,), (1,))
+    assert [key.attack for key in worst.keys] == ["pwws", "textfooler"]
     assert worst.robust and worst.robust.mean == 0.25
     assert table(found).columns == ("pwws", "textfooler", WORST)
+
+
+def test_the_worst_case_tells_what_it_stands_on() -> None:
+    """A hundred texts under one attack, ten under the other: the worst case is of ten, and above the first attack."""
+    found = report(cell("+" * 10 + "+" * 50 + "-" * 40), cell("+" * 10, attack="pwws"), cell("+" * 100, seed=1))
+    worst = table(found).lines[0].robust(WORST)
+    assert worst and (worst.mean, worst.texts, worst.seeds) == (1.0, 10, 1)
+    assert headline(found)[1][2:] == ["100.0 ± 0.0", "100.0 (10 x 1)", "80.0 ± 28.3", "100.0 (10 x 1)", "100 x 2"]
+    text = markdown(found)
+    assert re.search(r"\| 100\.0 \[72\.2, 100\.0\] \(10 x 1\) \|$", text, re.M)
+    assert re.search(r"\| worst case +\| 100\.0 .*\| 10 x 1, without seeds 1 ", text)
+    assert r"100.0 {\scriptsize(10 $\times$ 1)} \\" in latex(found)
+    assert list(lines(table(found))) == ["plain: 100% of 10 texts right before, 100% if any of 2 attacks may succeed "
+                                         "(95 % interval 72% to 100%)."]
+    terminal = StringIO()
+    Console(file=terminal, width=150).print(*figure_tables(found))
+    assert "100.0 (10 x 1)" in terminal.getvalue() and "(texts x seeds) of a figure" in terminal.getvalue()
+    doubt = next(one for one in found.doubts if one.name == "worst case on fewer texts")
+    assert doubt.severity == "serious" and "10 texts and 1 seed that" in doubt.text and "left out (1)" in doubt.text
+    usual = report(cell("+-"), cell("--", attack="pwws"))
+    assert headline(usual)[1][2:] == ["100.0", "0.0", "50.0", "0.0 (2 x 1)", "2 x 1"]
+
+
+def test_calibrated_scores_have_their_worst_case_too() -> None:
+    found = report(cell("++-+", defence="ddm"), cell("+-++", defence="ddm", scores="calibrated"))
+    worst = table(found, scores="calibrated").lines[0].robust(WORST)
+    assert worst and worst.mean == 0.5 and WORST not in table(found).columns
+
+
+def test_rows_that_a_table_does_not_have_are_not_tested_in_it() -> None:
+    """Else their tests would raise the corrected p of those that are there."""
+    cells = [one for name in ("plain", "ddm", "other") for one in (
+        cell("+" * 9 + "-", defence=name), cell("+" * 10, defence=name, attack="pwws"),
+        cell("+" * 10, defence=name, scores="calibrated"))]
+    found = table(report(*cells, cell("+" * 10, defence="ddm", attack="steering", mode="defence-aware")),
+                  "defence-aware")
+    assert {name for name, _ in (*found.tests, *found.untested)} == {"ddm"}
 
 
 def test_the_second_worst_case_takes_every_attack_that_asks() -> None:
@@ -251,6 +319,29 @@ def test_transferred_texts_are_compared_with_plains_own() -> None:
     assert "plain (by construction) &  & 0.0 & 100.0" in latex(found)
 
 
+def test_the_plain_row_is_known_by_its_defence() -> None:
+    plain, other = {"defence": {"name": "plain"}}, {"defence": {"name": "ddm"}}
+    cells = [cell("-" * 10 + "++", defence="baseline", header=plain), cell("+" * 12, defence="mine", header=other),
+             cell("+" * 12, defence="mine", mode="transfer", header=other, queries=0)]
+    found = report(*cells)
+    assert table(found).plain == "baseline" and [line.defence for line in table(found).lines] == ["baseline", "mine"]
+    assert table(found).tests["mine", "textfooler"].p == 2 / 2 ** 10
+    assert [line.defence for line in table(found, "transfer").lines] == ["baseline", "mine"]
+    assert "points above baseline" in html(found)
+    several = report(*cells, cell("+" * 12, defence="plain", header=plain))
+    assert table(several).plain == "plain" and ("baseline", "textfooler") in table(several).tests
+    assert table(report(*cells, cell("+" * 12, defence="another", header=plain))).plain is None
+
+
+def test_seeds_with_other_texts_are_not_pooled() -> None:
+    """Each seed can be paired, but number 0 is not the same text in both."""
+    first = [cell("++", defence=name) for name in ("plain", "ddm")]
+    second = [altered(cell("++", defence=name, seed=1), lambda one: replace(one, text=f"new {one.index}"))
+              for name in ("plain", "ddm")]
+    assert table(report(*first, *second)).untested["ddm", "textfooler"] \
+        == "2 of 2 texts with the same number differ from seed to seed"
+
+
 def test_places_are_shared_by_equals() -> None:
     found = table(report(cell("++--"), cell("+++-", defence="a"), cell("+++-", defence="b"), cell("+---", defence="c")))
     assert [found.place(name, "textfooler") for name in ("a", "b", "plain", "c")] == [1, 1, None, None]
@@ -279,6 +370,19 @@ def test_reported_beside_measured_and_what_is_far() -> None:
     assert not table(report(cell(off, defence="own"))).lines[0].gaps
 
 
+def test_reported_figures_go_by_the_defence_and_name_the_preset() -> None:
+    def row(name: str, preset: str, **given: object) -> CellRecords:
+        header = {"defence": {"name": "ddm"}, "about": {"training": {"preset": preset}}}
+        return many(50, 50, defence=name, header=header, **given)
+
+    found = report(row("ddm", "recommended"), row("ddm-paper", "paper"))
+    assert [line.gaps["textfooler"].reported for line in table(found).lines] == [55.2, 55.2]
+    for text in (markdown(found), latex(found), html(found)):
+        assert "ddm (from preset recommended)" in text and "ddm-paper (ddm, from preset paper)" in text
+    chosen = table(report(row("ddm", "paper", mode="transfer-successful")), "transfer-successful").lines[0]
+    assert chosen.clean_gap is None and chosen.gaps  # these texts were chosen by plain's answers
+
+
 def test_similar_data_are_told_as_such() -> None:
     found = report(cell("+-", defence="ddm", data="rotten-tomatoes"))
     assert found.tables[0].similar_data == "mr"
@@ -299,6 +403,10 @@ def ddm(held: int, flipped: int, **given: object) -> CellRecords:
 
 def noisy(**given: object) -> dict[str, object]:
     return {"header": {"noise": "fresh", **given}}
+
+
+def named_plain(name: str) -> CellRecords:
+    return many(5, 5, defence=name, header={"defence": {"name": "plain"}})
 
 
 SIMILAR = {"options": {"similarity": 0.84, "window": 15, "skip_short": True, "sentence_encoder": "minilm"}}
@@ -331,6 +439,13 @@ DOUBTS: Mapping[str, tuple[Cells, Cells]] = {
     "few texts": ([many(50, 50)], [many(500, 500)]),
     "one training seed": ([many(5, 5)], [many(5, 5), many(5, 5, seed=1)]),
     "unfinished": ([many(5, 5, header={"texts": 11})], [many(5, 5)]),
+    "seeds differ": ([ddm(5, 5, header={"defence": {"name": "ddm", "test_rate": 0.1}}),
+                      ddm(5, 5, seed=1, header={"defence": {"name": "ddm", "test_rate": 0.3}})],
+                     [ddm(5, 5, header={"defence": {"name": "ddm", "test_rate": 0.1}}), ddm(5, 5, seed=1)]),
+    "texts differ": ([many(5, 5), many(5, 6, attack="pwws")], [many(5, 5), many(6, 4, attack="pwws")]),
+    "worst case on fewer texts": ([many(5, 5), many(5, 5, seed=1), many(5, 5, attack="pwws")],
+                                  [many(5, 5), many(5, 5, attack="pwws")]),
+    "several plain rows": ([named_plain("one"), named_plain("two")], [named_plain("one"), named_plain("plain")]),
     "presets mixed": ([many(5, 5, header={"preset": "paper"}), many(5, 5, attack="pwws", header={"preset": "release"})],
                       [many(5, 5, header={"preset": "paper"}), many(5, 5, attack="pwws", header={"preset": "paper"})]),
     "settings differ": ([many(5, 5), ddm(5, 5, header={"options": {"neighbours": 8}})], [many(5, 5), ddm(5, 5)]),
@@ -354,7 +469,7 @@ def test_a_doubt_comes_and_stays_away(name: str) -> None:
 
 def test_every_doubt_has_its_example() -> None:
     source = "".join((Path(__file__).parents[1] / "src/dualmask/reporting" / name).read_text(encoding="utf-8")
-                     for name in ("doubts.py", "findings.py"))
+                     for name in ("doubts.py", "findings.py", "conditions.py"))
     told = re.findall(r'Finding\(\s*"([^"]+)"', source) + re.findall(r'^\s+\("([^"]+)", "attacks', source, re.M)
     assert set(told) == set(DOUBTS)
 
@@ -366,6 +481,23 @@ def test_doubts_tell_their_figures_and_the_gravest_come_first() -> None:
     text = next(one for one in found if one.name == "transfer beats adaptive")
     assert "80.0" in text.text and "60.0" in text.text and {key.mode for key in text.keys} == {"adaptive", "transfer"}
     assert "1 of 3 (33 %)" in next(one for one in found if one.name == "faults").text
+
+
+@pytest.mark.parametrize(("header", "told"), [
+    ({"data": "9 examples x"}, "data: 10 examples a and 9 examples x"),
+    ({"defence": {"name": "ddm", "test_rate": 0.2}}, "test_rate: 0.1 and 0.2"),
+    ({"about": {"versions": {"dualmask": "0.2"}}}, "dualmask: 0.1 and 0.2"),
+    ({"about": {"training": {"training": {"epochs": 9, "seed": 1}}}}, "epochs: 3 and 9"),
+])
+def test_seeds_that_differ_in_more_than_the_seed(header: Mapping[str, object], told: str) -> None:
+    usual = {"data": "10 examples a", "defence": {"name": "ddm", "test_rate": 0.1},
+             "source": {"cell": {}, "digest": "x"},
+             "about": {"versions": {"dualmask": "0.1"}, "training": {"training": {"epochs": 3, "seed": 0}}}}
+    found = report(ddm(5, 5, header=usual), ddm(5, 5, seed=1, header={**usual, **header})).doubts
+    assert f"({told})" in next(one.text for one in found if one.name == "seeds differ")
+    same = {**usual, "about": {"training": {"training": {"epochs": 3, "seed": 1}}}}
+    found = report(ddm(5, 5, header=usual), ddm(5, 5, seed=1, header=same)).doubts
+    assert "seeds differ" not in {one.name for one in found}
 
 
 def test_transfer_makes_no_queries_and_that_is_no_sign() -> None:
@@ -394,7 +526,8 @@ def test_markdown_lines_up_and_says_what_stands_behind() -> None:
     text = markdown(found)
     assert text.startswith("# Robustness report\n") and "400 records" in text
     assert re.search(r"\| ddm +\| 100\.0 ± 0\.0 \[.*\*\*57\.5 ± 3\.5 \[47\.7, 66\.7\]\*\* †", text)
-    assert re.search(r"\| ddm +\| textfooler \| 42\.5 ± 3\.5 \[.*\| 100 x 2 +\| 30 \(20\) +\| 10\.0", text)
+    assert re.search(r"\| ddm +\| textfooler \| 100\.0 ± 0\.0 \[.*\] +\| 42\.5 ± 3\.5 \[.*\| 100 x 2 +\| 30 \(20\) +"
+                     r"\| 10\.0", text)
     assert "< 0.001" in text and "on 100 x 2" in text
     assert "| a\\|b " in markdown(report(many(1, 1, defence="a|b")))
     for block in re.findall(r"(?:^\|.*\n)+", text, re.M):
@@ -405,7 +538,7 @@ def test_the_headline_is_short() -> None:
     found = report(many(20, 80), ddm(60, 40), ddm(70, 30, mode="transfer"), many(3, 1, attack="pwws"))
     assert headline(found) == [
         ["mode", "defence", "clean", "pwws", "textfooler", "worst case", "texts x seeds"],
-        ["adaptive", "plain", "100.0", "75.0", "20.0", "75.0", "100 x 1"],
+        ["adaptive", "plain", "100.0", "75.0 (4 x 1)", "20.0", "75.0 (4 x 1)", "100 x 1"],
         ["adaptive", "ddm", "100.0", "-", "60.0", "-", "100 x 1"],
         ["transfer", "plain", "100.0", "-", "20.0", "-", "100 x 1"],
         ["transfer", "ddm", "100.0", "-", "70.0", "-", "100 x 1"]]
@@ -486,6 +619,37 @@ def test_compare_says_why_it_can_not(tmp_path: Path) -> None:
     assert compare(one, write(tmp_path / "far", shifted)).pairs[0].reason.startswith("they have no text in common")
     with pytest.raises(DataError, match="does not exist"):
         compare(one, tmp_path / "nowhere")
+
+
+def test_compare_does_not_compare_attacks_that_were_set_otherwise(tmp_path: Path) -> None:
+    given = {"preset": "paper", "options": {"queries": None, "window": 15}, "noise": "none", "eot": 1}
+    one = write(tmp_path / "one", cell("+" * 20, header=given))
+    for place, (name, value, told) in enumerate([
+            ("options", {"queries": 50, "window": 15}, "(queries: None and 50)"), ("preset", "own", "paper and own")]):
+        other = write(tmp_path / f"{place}", cell("-" * 20, header={**given, name: value}))
+        pair = compare(one, other).pairs[0]
+        assert pair.test is None and "different settings" in pair.reason and told in pair.reason
+    drawn = write(tmp_path / "noisy", cell("-" * 20, header={**given, "noise": "fresh", "eot": 10}))
+    assert compare(one, drawn).pairs[0].test  # an attack can't average over noise that is not there
+    few = compare(one, write(tmp_path / "few", cell("-" * 12, header={**given, "samples": 12})))
+    assert few.pairs[0].test and few.pairs[0].test.texts == 12
+    assert few.problems == ("mr textfooler adaptive, bert plain and bert plain: 8 texts that not every run has; 12 are "
+                            "compared.",)
+
+
+# In the terminal
+
+
+def test_the_terminals_accuracies_are_those_of_the_report() -> None:
+    """Faults are left out, and counted."""
+    records = cell("+++--se")
+    screen = StringIO()
+    Console(file=screen, width=150).print(tally_table(records.results, tally(records.results), 1.0))
+    shown, found = screen.getvalue(), only(records)
+    assert found.clean and found.robust and found.success
+    assert f"accuracy before        {found.clean.mean:.1%} (5/6)" in shown and "1 left out" in shown
+    assert f"accuracy under attack  {found.robust.mean:.1%} (3/6)" in shown
+    assert f"attack success         {found.success.mean:.1%} (2/5)" in shown
 
 
 def test_about_gathers_what_headers_tell() -> None:

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dualmask.display import LONGEST
+from dualmask.evaluation.metrics import robustness
 from dualmask.evaluation.statistics import wilson
 from dualmask.text.differences import SHOWN, Span, differences, foreign
 
@@ -80,10 +81,11 @@ def tally_table(results: Sequence["AttackResult"], counts: "Tally", seconds: flo
         if count or name in ("succeeded", "failed", "skipped"):
             reason = next((one.reason for one in results if one.outcome == name and one.reason), "")
             table.add_row(name, f"{count:,}", MEANING[name] + (f"; the first: {reason}" if reason else ""))
-    right, total = counts.attacked, counts.total
-    table.add_row("accuracy before", *share(right, total, "of all texts"))
-    table.add_row("accuracy under attack", *share(right - counts.succeeded, total, "of all texts"))
-    table.add_row("attack success", *share(counts.succeeded, right, "of those right before"))
+    found = robustness(results)
+    whole = f"of the texts without a fault; {found.faults:,} left out" if found.faults else "of all texts"
+    table.add_row("accuracy before", *share(found.right, found.texts, whole))
+    table.add_row("accuracy under attack", *share(found.right - found.flipped, found.texts, whole))
+    table.add_row("attack success", *share(found.flipped, found.right, "of those right before"))
     table.add_row("queries", f"{counts.queries:,.1f}",
                   f"a text attacked; the victim read {counts.rows:,.1f}, the last check included")
     if counts.gradients:

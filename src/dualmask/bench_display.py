@@ -206,7 +206,9 @@ def figure_tables(report: Report) -> Iterator[Table]:
     for about, group in groupby(rows, key=lambda row: row[:before]):
         lines = list(group)
         used = [place for place in range(before, len(head)) if any(row[place] != NOTHING for row in lines)]
-        table = Table(title=f"accuracy in %, {' '.join(about)}", title_justify="left")
+        own = any(" x " in row[place] for row in lines for place in used[:-1])
+        table = Table(title=f"accuracy in %, {' '.join(about)}", title_justify="left", caption_justify="left",
+                      caption="(texts x seeds) of a figure that has its own" if own else None)
         for place in used:
             table.add_column(head[place], overflow="fold")
         for row in lines:

@@ -100,7 +100,7 @@ def report(
     folder.mkdir(parents=True, exist_ok=True)
     for name, (wanted, rendered) in forms.items():
         if wanted or every:
-            (folder / name).write_text(rendered(made), encoding="utf-8")
+            (folder / name).write_text(rendered(made), encoding="utf-8", errors="backslashreplace")
             typer.echo(folder / name)
     for problem in made.problems:
         typer.echo(f"left out: {problem}", err=True)

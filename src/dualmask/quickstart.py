@@ -18,12 +18,6 @@ if TYPE_CHECKING:
     from dualmask.reporting.report import Report, Table
 
 REPORT = "report.html"
-MODES = {  # what was done, in the words of somebody who sees this for the first time
-    "adaptive": "the attack asks the defended classifier until a change works",
-    "transfer": "the texts that were made against the plain classifier, shown to the defended one",
-    "transfer-successful": "of those texts the ones that fooled the plain classifier",
-    "defence-aware": "the attack also knows how the defence works",
-}
 
 
 def run_quickstart(
@@ -90,22 +84,27 @@ def show(console: Console, report: "Report", page: Path, out: Path) -> None:
 
 def sentences(report: "Report") -> Iterator[str]:
     """What was measured, in plain words; every number comes from this run's records."""
+    from dualmask.reporting.report_tables import MODE_WORDS, mode_name
+
     for table in report.tables:
-        yield f"{table.mode} ({MODES[table.mode]}):"
+        yield f"{mode_name(table)} ({MODE_WORDS[table.mode]}):"
         yield from map("  {}".format, lines(table))
     yield "Few texts and one training seed: differences inside the intervals are chance, not findings."
 
 
 def lines(table: "Table") -> Iterator[str]:
-    from dualmask.reporting.report import WORST
+    from dualmask.reporting.entries import WORST
+    from dualmask.reporting.findings import counted
 
     for line in table.lines:
-        column = WORST if line.worst else table.attacks[-1]
-        clean, robust = line.clean, line.robust(column)
-        if clean is None or robust is None:
+        if (both := line.both(table.leading)) is None:
             continue
-        under = "if any attack may succeed" if column == WORST else f"under {column}"
-        yield (f"{line.defence}: {clean.mean:.0%} of {clean.texts:,} texts right before, {robust.mean:.0%} "
+        clean, robust = both
+        under = f"under {table.leading}"
+        if table.leading == WORST and line.worst:
+            under = f"if any of {counted(len(line.worst.keys), 'attack')} may succeed"
+        seeds = f" x {robust.seeds} seeds" if robust.seeds > 1 else ""
+        yield (f"{line.defence}: {clean.mean:.0%} of {robust.texts:,} texts{seeds} right before, {robust.mean:.0%} "
                f"{under} (95 % interval {robust.interval.low:.0%} to {robust.interval.high:.0%}).")
 
 

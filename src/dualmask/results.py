@@ -3,13 +3,14 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from sys import float_info
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 from dualmask.errors import DataError, OptionError
+from dualmask.record_rules import FITS, HEADER_FITS, check
 from dualmask.text.columns import SURROGATES, Text
 
 FORMAT = 1
@@ -81,73 +82,9 @@ REQUIRED = frozenset(f.name for f in FIELDS if f.default is MISSING)
 OUTCOMES: tuple[str, ...] = get_args(Outcome)
 
 
-def is_count(value: object) -> bool:
-    return type(value) is int and value >= 0
-
-
-def is_number(value: object, low: float, high: float) -> bool:
-    return (type(value) is float or type(value) is int) and low <= value <= high  # of NaN neither is true
-
-
-def is_text(value: object) -> bool:
-    return type(value) is str or type(value) is list and len(value) == 2 and all(type(one) is str for one in value)
-
-
-def are_spans(value: object) -> bool:
-    return type(value) is list and all(
-        type(one) is list and len(one) == 3 and type(one[0]) is type(one[1]) is type(one[2]) is int
-        and 0 <= one[0] <= one[1] and 0 <= one[2] <= 1 for one in value)
-
-
-def are_names(value: object) -> bool:
-    return type(value) is list and all(type(one) is str for one in value)
-
-
-def is_table(value: object) -> bool:
-    return type(value) is dict
-
-
-class Rule(NamedTuple):
-    """What a value out of a file must be, and how that is said."""
-
-    fits: Callable[[object], bool]
-    expected: str
-
-    def or_none(self) -> "Rule":
-        return Rule(lambda value: value is None or self.fits(value), f"{self.expected}, or null")
-
-
-COUNT, TEXT = Rule(is_count, "a whole number from 0 on"), Rule(is_text, "a text or a list of two")
-STRING, TABLE = Rule(lambda value: type(value) is str, "a text"), Rule(is_table, "an object")
-SHARE = Rule(lambda value: is_number(value, -0.01, 1.01), "a number from 0 to 1")  # of victims that round, about that
-COSINE = Rule(lambda value: is_number(value, -1.0001, 1.0001), "a number from -1 to 1")
-DURATION = Rule(lambda value: is_number(value, 0, float_info.max), "a number from 0 on")
-SPANS = Rule(are_spans, "lists of start, end and 0 or 1")
-FITS: Mapping[str, Rule] = {  # as JSON has them
-    **dict.fromkeys(("index", "label", "queries", "rows", "gradients", "words", "changed", "draws", "wrong_draws"),
-                    COUNT),
-    **dict.fromkeys(("clean", "predicted", "undefended"), COUNT.or_none()), "text": TEXT, "adversarial": TEXT.or_none(),
-    **dict.fromkeys(("probability", "probability_after"), SHARE.or_none()), "similarity": COSINE.or_none(),
-    **dict.fromkeys(("hidden", "hidden_after"), SPANS.or_none()), "outcome": STRING, "reason": STRING,
-    "seconds": DURATION,
-}
-HEADER_FITS: Mapping[str, Rule] = {
-    "texts": COUNT, "labels": Rule(are_names, "a list of names"), **dict.fromkeys(("options", "about"), TABLE),
-    "defence": TABLE.or_none(), "attack": STRING, "data": STRING, "noise": STRING,
-    **dict.fromkeys(("eot", "draws"), COUNT), "samples": COUNT.or_none(), "temperature": DURATION,
-}
-
-
-def check(values: Mapping[str, object], rules: Mapping[str, Rule], what: str) -> None:
-    """DataError about the first value that is not what it should be."""
-    for name, rule in rules.items():
-        if name in values and not rule.fits(values[name]):
-            raise DataError(f"the {what}'s {name} is {values[name]!r:.40}; expected {rule.expected}.")
-
-
-def frozen(value: object) -> object:
-    """Lists of JSON as the tuples they were."""
-    return tuple(map(frozen, value)) if isinstance(value, list) else value
+def frozen(value: list[object]) -> tuple[object, ...]:
+    """A pair of texts, or spans, as the tuples they were."""
+    return tuple([tuple(one) if type(one) is list else one for one in value])
 
 
 @dataclass(frozen=True)
@@ -218,6 +155,14 @@ def read_results(path: Path) -> tuple[dict[str, object], list[AttackResult]]:
     return header, results
 
 
+def read_header(path: Path) -> dict[str, object]:
+    """The first line of a file of results; empty where it is cut off or no header."""
+    with path.open("rb") as lines, suppress(ValueError, RecursionError, DataError):
+        found = json.loads(lines.readline())
+        return checked_header(found) if isinstance(found, dict) else {}
+    return {}
+
+
 def checked_header(header: dict[str, object]) -> dict[str, object]:
     form = header.get("format")
     if type(form) is not int:
@@ -279,7 +224,7 @@ class ResultFile:
             changes = "; ".join(difference(name, found.get(name), self.header.get(name)) for name in differing)
             raise OptionError(f"{self.path} comes from a run with other settings ({changes}); give the same ones, or "
                               "write another file.")
-        self.header = {**found, "about": resumed(found.get("about"), self.header.get("about"))}
+        self.header = {**found, "about": resumed(found.get("about", {}), self.header.get("about"))}
 
     def _write(self, results: Sequence[AttackResult]) -> None:
         lines = [as_line(self.header), *(one.as_json() for one in results)]

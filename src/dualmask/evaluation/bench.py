@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run a grid: what is missing is trained and attacked; what fails is listed, and the rest goes on."""
 
-import json
 import time
 import traceback
 from collections.abc import Sequence
@@ -17,12 +16,12 @@ from dualmask.classifier import DefendedClassifier
 from dualmask.errors import DataError, DualmaskError
 from dualmask.evaluation.grid import Grid
 from dualmask.evaluation.lock import locked
-from dualmask.evaluation.material import load_data, trained
+from dualmask.evaluation.material import Material, trained
 from dualmask.evaluation.plan import Job, Plan, Task, make_plan
 from dualmask.evaluation.protocol import Protocol, evaluate
 from dualmask.evaluation.records import FAILURES, Cell, CellRecords, read_cell
-from dualmask.evaluation.standing import MODELS, Standing, record_path, settings_of, standing, survey
-from dualmask.results import AttackResult
+from dualmask.evaluation.standing import MODELS, Standing, beside_source, record_path, settings_of, standing, survey
+from dualmask.results import AttackResult, as_line
 from dualmask.text.examples import Dataset
 
 GRID = "grid.toml"
@@ -93,55 +92,49 @@ class Run:
 
     def __init__(self, grid: Grid, plan: Plan, out: Path, *, watch: Watch, end: float | None) -> None:
         self.grid, self.plan, self.out, self.watch, self.end = grid, plan, out, watch, end
-        self.standings = survey(grid, plan, out)
-        self.outcome = Outcome(out, found=sum(one.finished for one in self.standings.values()))
-        self.data: dict[str, Dataset | Exception] = {}
+        self.material = Material()
+        self.standings = survey(grid, plan, out, self.material)
+        self.outcome = Outcome(out)
         self.tools: dict[str, Tools] = {}  # by attack: language models and the like are loaded once
 
     def through(self) -> Outcome:
         self.watch.start(self.grid, self.plan, self.standings, self.out)
         for job in self.plan.jobs:
-            self.work(job, [task for task in job.tasks if not self.standings[task.cell].finished])
+            self.work(job)
+        self.outcome.found = sum(one.finished for cell, one in self.standings.items() if cell not in self.outcome.done)
         return self.outcome
 
-    def work(self, job: Job, tasks: Sequence[Task]) -> None:
+    def work(self, job: Job) -> None:
         """Train a classifier, or take the one that is there, and fill its cells."""
-        for task in tasks:
+        for task in job.tasks:
             if problem := self.standings[task.cell].problem:
                 self.failed(task, DataError(problem))
-        tasks = [task for task in tasks if not self.standings[task.cell].problem]
+        tasks = [task for task in job.tasks if self.is_open(task)]
         if not tasks or self.is_late(tasks):
             return
         try:
-            data = self.loaded(job)
+            data = self.material.data(job.data)
             self.watch.training(job)
-            classifier = trained(job, data, self.out / MODELS / job.name)
+            classifier = trained(job, data, self.material.encoder(job.encoder), self.out / MODELS / job.name)
             self.watch.trained(job, float(str(classifier.facts.get("seconds", 0))))
         except Exception as error:
             for task in tasks:
                 self.failed(task, error)
             return
-        for task in tasks:
-            if not self.is_late([task]):
-                self.fill(job, task, classifier, data)
+        for task in job.tasks:
+            if self.is_open(task) and not self.is_late([task]):
+                self.fill(job, task, classifier, data.parts)
+
+    def is_open(self, task: Task) -> bool:
+        """Whether there is something to do; it is asked anew, since a cell may have got other texts to show."""
+        found = self.standings[task.cell] = beside_source(task, self.standings)
+        return not found.finished and not found.problem
 
     def is_late(self, tasks: Sequence[Task]) -> bool:
         late = self.end is not None and time.monotonic() >= self.end
         if late:
             self.outcome.left += [task.cell for task in tasks]
         return late
-
-    def loaded(self, job: Job) -> Dataset:
-        """The job's data, read once; so is what is wrong with them."""
-        if job.data.name not in self.data:
-            try:
-                self.data[job.data.name] = load_data(job.data)
-            except Exception as error:
-                self.data[job.data.name] = error
-        found = self.data[job.data.name]
-        if isinstance(found, Exception):
-            raise found
-        return found
 
     def fill(self, job: Job, task: Task, classifier: DefendedClassifier, data: Dataset) -> None:
         """One cell, from where it stands to its end."""
@@ -157,10 +150,12 @@ class Run:
                 task.cell, classifier, tests,
                 build_attack(entry.attack, preset=entry.preset, options=entry.options, tools=tools),
                 protocol=protocol, out=path, validation=data.validation or (), source=source,
-                about={"grid": grid.name}, watch=partial(self.watch.text, task))
-            found = standing(path, settings_of(grid, job, task))
-            if found.problem or found.texts != found.wanted:
-                raise DataError(found.problem or f"{path} has {found.texts} of {found.wanted} texts; run it again.")
+                about={"grid": grid.name, "encoder": self.material.encoder(job.encoder)},
+                overwrite=self.standings[task.cell].outdated, watch=partial(self.watch.text, task))
+            found = standing(path, settings_of(grid, job, task, self.material))
+            if not found.whole:
+                raise DataError(found.problem or f"{path} has {found.texts} records where {found.wanted} texts were "
+                                "attacked; delete it, and the same command makes it anew.")
         except Exception as error:
             with suppress(OSError):
                 path.with_name(f"{path.name}.part").unlink(missing_ok=True)
@@ -175,7 +170,7 @@ class Run:
         if task.source is None:
             return None
         found = self.standings[task.source]
-        if found.texts != found.wanted or found.problem:
+        if not found.whole:
             raise DataError(f"it needs the texts of {task.source.file_name}, which is not finished.")
         return read_cell(record_path(self.out, task.source))
 
@@ -187,5 +182,5 @@ class Run:
         self.outcome.failures.append(failure)
         record = {"cell": task.cell.as_dict(), "reason": reason, **({"trace": failure.trace} if failure.trace else {})}
         with suppress(OSError), (self.out / FAILURES).open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(record, ensure_ascii=False) + "\n")
+            stream.write(as_line(record) + "\n")
         self.watch.failed(task, reason)

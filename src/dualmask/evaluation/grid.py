@@ -78,7 +78,7 @@ class Grid:
     samples: int = 1000  # test texts, the same ones for every defence; all where there are fewer
     sample_seed: int = 0
     attack_seed: int = 0
-    eot: int = 1  # answers that are averaged for each question, for defences with noise
+    eot: int = 10  # answers that are averaged for each question, for defences with noise
     draws: int = 10  # and new answers about each final text
     measure: str = "minilm"  # the sentence encoder that compares texts; none: they are not compared
     training: Mapping[str, object] = field(default_factory=dict)  # over every defence's own settings

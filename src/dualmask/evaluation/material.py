@@ -5,14 +5,19 @@ import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from functools import partial
+from hashlib import blake2b, file_digest
 from pathlib import Path
+from typing import NamedTuple
 
 from dualmask import checkpoints
+from dualmask.attacks.running import digest
 from dualmask.classifier import DefendedClassifier
 from dualmask.defences import build_defence, preset_training
 from dualmask.errors import OptionError
-from dualmask.evaluation.grid import DataEntry
+from dualmask.evaluation.grid import DataEntry, EncoderEntry
 from dualmask.evaluation.plan import Job
+from dualmask.resources import RESOURCES
 from dualmask.results import difference
 from dualmask.storage import DESCRIPTION
 from dualmask.text.columns import Columns
@@ -21,6 +26,54 @@ from dualmask.training import fingerprint, train
 
 SPLIT_SEED = 0  # of parts that data lack and of rows that a grid leaves out: the same for every seed of training
 HELD_OUT = 0.1
+MARK = "encoder.txt"  # in a classifier's folder: what it was trained from
+ENCODER_FILES = {".json", ".txt", ".model", ".safetensors", ".bin"}  # weights, configuration, vocabulary
+
+
+class Data(NamedTuple):
+    """Data, and by what they are known: the test texts, and the rows of all parts."""
+
+    parts: Dataset
+    digest: str
+    rows: Mapping[str, object]
+
+
+class Material:
+    """What a run reads, each thing once, when it is first asked for; so is what is wrong with it."""
+
+    def __init__(self) -> None:
+        self._data: dict[DataEntry, Data | Exception] = {}
+        self._encoders: dict[EncoderEntry, str] = {}
+
+    def data(self, entry: DataEntry) -> Data:
+        if entry not in self._data:
+            try:
+                data = load_data(entry)
+                self._data[entry] = Data(data, digest(data.test or []), fingerprint(data))
+            except Exception as error:
+                self._data[entry] = error
+        found = self._data[entry]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def encoder(self, entry: EncoderEntry) -> str:
+        if entry not in self._encoders:
+            self._encoders[entry] = encoder_mark(entry.source)
+        return self._encoders[entry]
+
+
+def encoder_mark(source: str) -> str:
+    """What an encoder is known by: its name or, of a folder, its contents, wherever they lie."""
+    folder = Path(source)
+    if source in RESOURCES or not folder.is_dir():
+        return source
+    total = blake2b(digest_size=8)
+    for path in sorted(path for path in folder.iterdir() if path.suffix in ENCODER_FILES and path.is_file()):
+        total.update(path.name.encode("utf-8", "surrogateescape"))
+        with path.open("rb") as stream:
+            total.update(file_digest(stream, partial(blake2b, digest_size=16)).digest())
+    return f"folder {total.hexdigest()}"
 
 
 def load_data(entry: DataEntry) -> Dataset:
@@ -41,23 +94,33 @@ def drawn(rows: list[Example], most: int | None) -> list[Example]:
     return split_stratified(rows, most / len(rows), SPLIT_SEED)[1]
 
 
-def trained(job: Job, data: Dataset, folder: Path) -> DefendedClassifier:
-    """The job's classifier out of its folder, trained first if it is not there; a stopped training goes on."""
+def trained(job: Job, data: Data, mark: str, folder: Path) -> DefendedClassifier:
+    """The job's classifier out of its folder, trained first if it is not there; a stopped training goes on.
+
+    mark: of the encoder, kept beside the classifier.
+    """
     settings = {**job.defence.training, "seed": job.seed}
     if unfinished(folder):
         for rest in folder.glob(".saving-*"):
             shutil.rmtree(rest, ignore_errors=True)
-        train(data, encoder=job.encoder.source, defence=job.defence.defence, preset=job.defence.preset,
+        (folder / MARK).unlink(missing_ok=True)
+        train(data.parts, encoder=job.encoder.source, defence=job.defence.defence, preset=job.defence.preset,
               options=job.defence.options, training=settings, out=folder, resume=True, progress=False)
+        (folder / MARK).write_text(mark + "\n", encoding="utf-8")
     checkpoints.remove(folder)  # left where a run was killed just after saving
     classifier = DefendedClassifier.load(folder)
-    check_facts(folder, classifier.facts, {
-        "rows": fingerprint(data), "encoder": job.encoder.source, "defence": job.defence.defence,
+    check_facts(folder, {**classifier.facts, "encoder": kept_mark(folder) or mark}, {
+        "rows": data.rows, "encoder": mark, "defence": job.defence.defence,
         "preset": job.defence.preset,
         "options": build_defence(job.defence.defence, preset=job.defence.preset,
                                  options=job.defence.options).options_as_dict(),
         "training": asdict(preset_training(job.defence.defence, job.defence.preset, settings))})
     return classifier
+
+
+def kept_mark(folder: Path) -> str:
+    """Of the encoder that a classifier was trained from; empty where a kill came before it was noted."""
+    return (folder / MARK).read_text(encoding="utf-8").strip() if (folder / MARK).exists() else ""
 
 
 def unfinished(folder: Path) -> bool:
@@ -74,9 +137,7 @@ def unfinished(folder: Path) -> bool:
 def check_facts(folder: Path, found: Mapping[str, object], wanted: Mapping[str, object]) -> None:
     """A classifier that was trained otherwise than the grid says must not be taken for this one."""
     now = json.loads(json.dumps(wanted))
-    there = {**found, "encoder": Path(str(found.get("encoder"))).name}  # wherever it lay then
-    now["encoder"] = Path(now["encoder"]).name
-    changes = [difference(name, there.get(name), now[name]) for name in now if there.get(name) != now[name]]
+    changes = [difference(name, found.get(name), now[name]) for name in now if found.get(name) != now[name]]
     if changes:
         raise OptionError(f"{folder} holds a classifier that was trained with other settings ({'; '.join(changes)}); "
                           "give the defence another name, or the run another folder with --out.")

@@ -6,9 +6,7 @@ from dataclasses import dataclass, replace
 
 from dualmask.attacks import ATTACKS, aware_of
 from dualmask.evaluation.grid import AttackEntry, DataEntry, DefenceEntry, EncoderEntry, Grid
-from dualmask.evaluation.records import MODES, Cell, Mode, Scores
-
-TRANSFER: tuple[Mode, ...] = ("transfer", "transfer-successful")
+from dualmask.evaluation.records import MODES, TRANSFER, Cell, Mode, Scores
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, cast, get_args
 
 from dualmask import __version__
 from dualmask.errors import DataError, OptionError
@@ -27,6 +27,7 @@ Scores = Literal["raw", "calibrated"]  # what the attack sees: the classifier's 
 MODES: tuple[Mode, ...] = get_args(Mode)
 TRANSFER: tuple[Mode, ...] = ("transfer", "transfer-successful")
 RECORDS, FAILURES = "records", "failures.jsonl"  # of a run's folder: record files, and cells that could not be filled
+NO_RECORDS = (FAILURES, "training.jsonl")  # what else there is of this ending: that, and logs of training
 
 
 @dataclass(frozen=True, order=True)
@@ -43,11 +44,14 @@ class Cell:
 
     def __post_init__(self) -> None:
         for name in (self.data, self.encoder, self.defence, self.attack):
-            if not name or set(name) & set(" ./\\\n") or not name.isprintable():
+            if not isinstance(name, str) or not name or set(name) & set(" ./\\\n") or not name.isprintable():
                 raise OptionError(f"'{name}' can't be part of a file's name; use letters, digits, '-', '_' and '+'.")
         if self.mode not in MODES or self.scores not in get_args(Scores):
             raise OptionError(f"{self.mode}, {self.scores}: expected one of {', '.join(MODES)}, with raw or calibrated "
                               "scores.")
+
+        if type(self.seed) is not int:
+            raise OptionError(f"the seed {self.seed!r:.40} is no whole number.")
 
     @property
     def file_name(self) -> str:
@@ -93,14 +97,27 @@ def read_cell(path: Path) -> CellRecords:
     header, results = read_results(path)
     if not header:
         raise DataError(f"{path}: the file is empty or its first line is cut off; run the cell again.")
-    try:
-        cell = Cell.from_dict(header.get("cell"))
-    except (DataError, OptionError) as error:
-        raise DataError(f"{path}, line 1: {error}") from None
+    cell = cell_of(path, header)
     twice = len(results) - len({one.index for one in results})
     if twice:
-        raise DataError(f"{path}: {twice} texts are there twice; run the cell again.")
+        raise DataError(f"{path}: {twice} texts are there twice; 'dualmask bench' with its grid does them again.")
+    check_classes(path, len(cast(list[str], header.get("labels", []))), results)
     return CellRecords(cell, header, results, path)
+
+
+def cell_of(path: Path, header: Mapping[str, object]) -> Cell:
+    try:
+        return Cell.from_dict(header.get("cell"))
+    except (DataError, OptionError) as error:
+        raise DataError(f"{path}, line 1: {error}") from None
+
+
+def check_classes(path: Path, classes: int, results: Sequence[AttackResult]) -> None:
+    """Labels are places in the header's list of names, where it has one."""
+    for number, one in enumerate(results, start=2):
+        if classes and max(one.label, one.clean or 0, one.predicted or 0, one.undefended or 0) >= classes:
+            raise DataError(f"{path}, line {number}: a label that is not among the {classes} of the header; restore "
+                            "the file, or delete it and run the cell again.")
 
 
 def read_cells(folder: Path) -> Loaded:
@@ -116,20 +133,28 @@ def read_cells(folder: Path) -> Loaded:
     return Loaded(sorted(cells, key=lambda one: one.cell), problems)
 
 
-def failures(path: Path) -> list[str]:
-    """The cells that a run could not fill, and why."""
+def failures(path: Path) -> Iterator[str]:
+    """The cells that a run could not fill, and why; a line that can't be read is told in its place."""
     try:
-        found = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        return [f"failed: {Cell.from_dict(one['cell']).file_name}: {one['reason']}" for one in found]
-    except (OSError, ValueError, KeyError, TypeError, DataError, OptionError) as error:
-        return [f"{path} can't be read: {error}"]
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError as error:
+        yield f"{path} can't be read: {error}"
+        return
+    for number, line in enumerate(lines, start=1):
+        try:
+            found = json.loads(line)
+            yield f"failed: {Cell.from_dict(found['cell']).file_name}: {found['reason']}"
+        except (ValueError, KeyError, TypeError, DataError, OptionError) as error:
+            yield f"{path}, line {number}, can't be read: {error}"
 
 
 def record_files(folder: Path) -> Iterator[Path]:
+    """All that should hold records, those of 'dualmask attack' as well."""
     if not folder.exists():
         raise DataError(f"{folder} does not exist; give a folder that 'dualmask bench' has written.")
-    runs = sorted(folder.rglob(f"{RECORDS}/*.jsonl"))  # beside them lie logs of training and lists of failures
-    yield from [folder] if folder.is_file() else runs or sorted(folder.rglob("*.jsonl"))
+    if folder.is_file():
+        yield folder
+    yield from sorted(path for path in folder.rglob("*.jsonl") if path.name not in NO_RECORDS)
 
 
 def provenance() -> dict[str, object]:
@@ -150,12 +175,17 @@ def installed() -> dict[str, str]:
 
 @cache
 def revision() -> str | None:
-    """The commit of the checkout that this package is run from, marked where files were changed; None elsewhere."""
-    folder = Path(__file__).resolve().parent
-    commands = (["git", "rev-parse", "--short=12", "HEAD"], ["git", "status", "--porcelain", "--", str(folder)])
+    """The commit of the checkout that this package is run from, marked where files were changed; None elsewhere.
+
+    An environment may lie inside the checkout of something else, which does not track this file.
+    """
+    folder = Path(__file__).resolve().parents[1]
+    commands = (["ls-files", "--error-unmatch", __file__], ["rev-parse", "--short=12", "HEAD"],
+                ["status", "--porcelain", "--", str(folder)])
     try:
-        commit, changes = (subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, timeout=10)
-                           .stdout.strip() for command in commands)
+        _, commit, changes = (
+            subprocess.run(["git", *command], cwd=folder, capture_output=True, text=True, check=True, timeout=10)
+            .stdout.strip() for command in commands)
     except (OSError, subprocess.SubprocessError):
         return None
     return commit + (" with changes" if changes else "")

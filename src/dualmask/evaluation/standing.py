@@ -4,18 +4,20 @@
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from dualmask.attacks import build_attack
 from dualmask.defences import build_defence, preset_training
 from dualmask.errors import DualmaskError
 from dualmask.evaluation.grid import Grid
-from dualmask.evaluation.material import unfinished
+from dualmask.evaluation.material import Material, unfinished
 from dualmask.evaluation.plan import Job, Plan, Task
-from dualmask.evaluation.records import RECORDS, Cell
-from dualmask.results import FAULTS, AttackResult, difference, read_results
+from dualmask.evaluation.protocol import source_mark
+from dualmask.evaluation.records import RECORDS, Cell, CellRecords, cell_of
+from dualmask.results import FAULTS, AttackResult, difference, read_header, read_results
 from dualmask.storage import DESCRIPTION
 
 MODELS = "models"
@@ -30,13 +32,21 @@ class Standing(NamedTuple):
     flipped: int = 0
     faults: int = 0
     seconds: float = 0.0
-    ordered: bool = True
+    ordered: bool = True  # and no text twice
+    mark: Mapping[str, object] | None = None  # what the texts are known by, where they are shown to other classifiers
+    source: object = None  # where they are another's: its mark at that time
+    outdated: bool = False  # by now it has other texts
     problem: str = ""  # why the cell can't be gone on with
 
     @property
     def finished(self) -> bool:
-        """All texts are there, none of them with a fault, in the data's order."""
-        return self.texts == self.wanted and not self.faults and self.ordered and not self.problem
+        """All texts are there, none of them with a fault, in the data's order, and none of them outdated."""
+        return self.whole and not self.faults and self.ordered and not self.outdated
+
+    @property
+    def whole(self) -> bool:
+        """All texts are there, with or without faults."""
+        return self.texts == self.wanted and not self.problem
 
     @property
     def begun(self) -> bool:
@@ -50,18 +60,43 @@ class Standing(NamedTuple):
             flipped=self.flipped + (result.outcome == "succeeded"), seconds=self.seconds + result.seconds)
 
 
-def survey(grid: Grid, plan: Plan, out: Path) -> dict[Cell, Standing]:
-    """The standing of every cell, out of the records."""
-    return {task.cell: standing(record_path(out, task.cell), settings_of(grid, job, task))
-            for job in plan.jobs for task in job.tasks}
+def survey(grid: Grid, plan: Plan, out: Path, material: Material | None = None) -> dict[Cell, Standing]:
+    """The standing of every cell, out of the records; what they are compared with is read only where there are any."""
+    known = material or Material()
+    found = {task.cell: standing(path, settings_of(grid, job, task, known)) if path.exists() else Standing()
+             for job in plan.jobs for task in job.tasks for path in [record_path(out, task.cell)]}
+    for job in plan.jobs:
+        new = [task.cell for task in job.tasks if not found[task.cell].begun and not found[task.cell].problem]
+        if new and (problem := stranger(job, out, known)):
+            found |= dict.fromkeys(new, Standing(problem=problem))
+    return {task.cell: beside_source(task, found) for task in plan.tasks}
+
+
+def stranger(job: Job, out: Path, material: Material) -> str:
+    """What keeps new cells out of a folder: records by the same names of other texts, or from another encoder."""
+    for path in sorted((out / RECORDS).glob(f"{job.data.name}.{job.encoder.name}.*.jsonl")):
+        if changes := differences(read_header(path), material_settings(job, material)):
+            return (f"{path} has the same names for other material ({changes}), and a table would mix them; "
+                    "restore it, give the new one another name in the grid, or choose another folder with --out.")
+    return ""
+
+
+def beside_source(task: Task, standings: Mapping[Cell, Standing]) -> Standing:
+    """A cell's standing; where the cell whose texts it shows has other ones by now, nothing of it is left."""
+    found = standings[task.cell]
+    if task.source is None or not found.begun or found.problem:
+        return found
+    source = standings[task.source]
+    outdated = source.whole and source.mark != found.source
+    return Standing(wanted=found.wanted, outdated=True) if outdated else found
 
 
 def record_path(out: Path, cell: Cell) -> Path:
     return out / RECORDS / cell.file_name
 
 
-def settings_of(grid: Grid, job: Job, task: Task) -> dict[str, object]:
-    """What a cell's header must say, as far as the grid alone tells it; the rest is checked with the classifier."""
+def settings_of(grid: Grid, job: Job, task: Task, material: Material) -> dict[str, object]:
+    """What a cell's header must say, as far as it is known without the classifier."""
     entry, chosen = task.attack, job.defence
     attack = build_attack(entry.attack, preset=entry.preset, options=entry.options)
     defence = build_defence(chosen.defence, preset=chosen.preset, options=chosen.options)
@@ -69,38 +104,53 @@ def settings_of(grid: Grid, job: Job, task: Task) -> dict[str, object]:
     found = {"cell": task.cell.as_dict(), "attack": attack.name, "preset": entry.preset,
              "options": attack.options_as_dict(), "seed": grid.attack_seed, "samples": entry.samples or grid.samples,
              "sample_seed": grid.sample_seed, "measure": None if grid.measure == "none" else grid.measure,
+             "eot": grid.eot if defence.noise != "none" else 1, "draws": grid.draws if defence.noise != "none" else 0,
              "defence": {"name": defence.name, **defence.options_as_dict()}, "training": asdict(training)}
-    return dict(json.loads(json.dumps(found)))
+    return {**json.loads(json.dumps(found)), **material_settings(job, material)}
+
+
+def material_settings(job: Job, material: Material) -> dict[str, object]:
+    """By what data and encoder are known; nothing where they can't be read: a run then adds nothing, and says why."""
+    with suppress(Exception):
+        data = material.data(job.data)
+        return {"data": data.digest, "rows": data.rows, "encoder": material.encoder(job.encoder)}
+    return {}
 
 
 def stated(header: Mapping[str, object]) -> dict[str, object]:
-    """A header with the settings of training, which it has among the facts about the classifier, beside the others."""
+    """A header with what it has among the facts about the classifier, as far as that is compared, beside the rest."""
     about = header.get("about")
-    facts = about.get("training") if isinstance(about, Mapping) else None
-    training = facts.get("training") if isinstance(facts, Mapping) else None
-    return {**header, **({"training": training} if training else {})}
+    told = about if isinstance(about, Mapping) else {}
+    given = told.get("training")
+    facts = given if isinstance(given, Mapping) else {}
+    beside = {"encoder": told.get("encoder"), "rows": facts.get("rows"), "training": facts.get("training")}
+    return {**header, **{name: value for name, value in beside.items() if value is not None}}
+
+
+def differences(header: Mapping[str, object], settings: Mapping[str, object]) -> str:
+    """What a header says otherwise; empty if it agrees in all that it says."""
+    said = stated(header)
+    return "; ".join(difference(name, said[name], settings[name]) for name in settings
+                     if name in said and said[name] != settings[name])
 
 
 def standing(path: Path, settings: Mapping[str, object]) -> Standing:
     """Of the cell that a file holds, with what keeps it from being one of this grid's."""
     try:
         header, results = read_results(path)
-    except FileNotFoundError:
-        return Standing()
+        if not header:  # cut off before there was anything in it
+            return Standing()
+        cell = cell_of(path, header)
     except (DualmaskError, OSError) as error:
         return Standing(problem=str(error))
-    if not header:  # cut off before there was anything in it
-        return Standing()
-    found = Standing(wanted=int(str(header.get("texts", -1))))
+    found = Standing(wanted=cast(int, header.get("texts", -1)), source=header.get("source"))
     for result in results:
         found = found.plus(result)
-    places = [one.index for one in results]
-    said = stated(header)
-    changes = [difference(name, said[name], settings[name]) for name in settings
-               if name in said and said[name] != settings[name]]
-    told = (f"{path} comes from a run with other settings ({'; '.join(changes)}); restore them in the grid, choose "
-            "another folder with --out, or delete the file.") if changes else ""
-    return found._replace(ordered=places == sorted(places), problem=told)
+    places, changes = [one.index for one in results], differences(header, settings)
+    told = (f"{path} comes from a run with other settings ({changes}); restore them in the grid, choose another folder "
+            "with --out, or delete the file.") if changes else ""
+    mark = source_mark(CellRecords(cell, header, results, path))
+    return found._replace(ordered=places == sorted(set(places)), mark=mark, problem=told)
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two methods on the same texts: paired tests, of a table's rows against the plain classifier and of any two runs."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from dualmask.errors import DataError
 from dualmask.evaluation.metrics import held
 from dualmask.evaluation.records import CellRecords, read_cells
 from dualmask.evaluation.statistics import Difference, bootstrap, holm, mcnemar, sign_flips
-from dualmask.reporting.entries import PLAIN, WORST, Entry, Key, Worst, unique
+from dualmask.reporting.conditions import differing
+from dualmask.reporting.entries import WORST, Entry, Key, Worst, unique
 from dualmask.results import AttackResult
 
 LEVEL = 0.05
 Place = tuple[str, str]  # a defence and a column of the table
 Kind = tuple[str, str, str, str]  # data, attack, mode, scores
 Method = tuple[str, str]  # encoder and defence
+NOT_ATTACKED = "the plain classifier was not attacked so"
 BY_CONSTRUCTION = "the texts are those that fooled the plain classifier, whose accuracy on them is 0 by construction"
 
 
@@ -60,6 +63,7 @@ class Pair:
     other: str
     test: PairedTest | None
     reason: str = ""
+    unpaired: int = 0  # texts that not every seed of both sides has measured
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,10 @@ class Comparison:
     one: Path
     other: Path
     pairs: tuple[Pair, ...]
-    problems: tuple[str, ...]  # files that could not be read, and cells that only one side has
+    problems: tuple[str, ...]  # what was left out: files that could not be read, cells and texts of one side only
+
+
+Sides = tuple[Mapping[int, Outcomes], Mapping[int, Outcomes]]  # by seed, of two methods
 
 
 def outcomes(results: Sequence[AttackResult]) -> Outcomes:
@@ -96,6 +103,9 @@ def paired(one: Mapping[int, Outcomes], other: Mapping[int, Outcomes]) -> Paired
     texts = sorted(set.intersection(*map(set, common)))
     if not texts:
         raise DataError("they have no text in common")
+    changing = sum(len({one[seed].texts[index] for seed in seeds}) > 1 for index in texts)
+    if changing:
+        raise DataError(f"{changing} of {len(texts)} texts with the same number differ from seed to seed")
     return tested([[one[seed].held[index] for index in texts] for seed in seeds],
                   [[other[seed].held[index] for index in texts] for seed in seeds])
 
@@ -116,47 +126,44 @@ def corrected(tests: Mapping[Place, PairedTest]) -> dict[Place, PairedTest]:
 
 
 def paired_tests(
-    group: Sequence[Entry], found: Sequence[Entry], worst: Sequence[Worst],
+    group: Sequence[Entry], found: Sequence[Entry], worst: Mapping[str, Worst], *, plain: str | None,
 ) -> tuple[dict[Place, PairedTest], dict[Place, str]]:
-    """Each row of a table against the plain classifier on the same texts; found: all entries, for transfer tables."""
-    tests, untested = {}, {}
+    """Each row of a table against the plain one on the same texts; found: all entries, for transfer tables."""
     by_key = {one.key: one for one in found}
-    plain = next((one for one in worst if one.defence == PLAIN), None)
+    sides: dict[Place, Callable[[], Sides]] = {}
     for one in group:
-        if one.key.defence != PLAIN:
-            try:
-                tests[one.key.defence, one.key.attack] = paired(seeds_of(one), seeds_of(counterpart(one.key, by_key)))
-            except DataError as error:
-                untested[one.key.defence, one.key.attack] = str(error)
-    for case in worst:
-        if case.defence != PLAIN:
-            try:
-                tests[case.defence, WORST] = paired(*worst_pair(case, plain, by_key))
-            except DataError as error:
-                untested[case.defence, WORST] = str(error)
+        if one.key.defence != plain:
+            sides[one.key.defence, one.key.attack] = partial(entry_pair, one, plain, by_key)
+    for name in dict.fromkeys(one.key.defence for one in group):
+        if name != plain and name in worst:
+            sides[name, WORST] = partial(worst_pair, worst[name], worst.get(plain or ""), by_key)
+    tests, untested = {}, {}
+    for place, both in sides.items():
+        try:
+            tests[place] = paired(*both())
+        except DataError as error:
+            untested[place] = str(error)
     return corrected(tests), untested
 
 
-def counterpart(key: Key, by_key: Mapping[Key, Entry]) -> Entry:
-    """The plain classifier under the same attack. Texts made against it and shown to it again are its adaptive ones."""
-    if key.mode == "transfer-successful":
+def entry_pair(one: Entry, plain: str | None, by_key: Mapping[Key, Entry]) -> Sides:
+    """A row and plain under the same attack. Texts made against plain and shown to it again are its adaptive ones."""
+    if one.key.mode == "transfer-successful":
         raise DataError(BY_CONSTRUCTION)
-    same = key._replace(defence=PLAIN)
-    found = by_key.get(same) or (by_key.get(same._replace(mode="adaptive")) if key.mode == "transfer" else None)
-    if found is None:
-        raise DataError("the plain classifier was not attacked so")
-    return found
+    same = one.key._replace(defence=plain or "")
+    other = by_key.get(same) or (by_key.get(same._replace(mode="adaptive")) if same.mode == "transfer" else None)
+    if other is None:
+        raise DataError(NOT_ATTACKED)
+    return seeds_of(one), seeds_of(other)
 
 
 def seeds_of(entry: Entry) -> dict[int, Outcomes]:
     return {run.seed: outcomes(run.records.results) for run in entry.runs}
 
 
-def worst_pair(
-    case: Worst, plain: Worst | None, by_key: Mapping[Key, Entry],
-) -> tuple[dict[int, Outcomes], dict[int, Outcomes]]:
+def worst_pair(case: Worst, plain: Worst | None, by_key: Mapping[Key, Entry]) -> Sides:
     if plain is None:
-        raise DataError("the plain classifier was not attacked so")
+        raise DataError(NOT_ATTACKED)
     kinds = [{key[3:] for key in one.keys} for one in (case, plain)]
     if kinds[0] != kinds[1]:
         raise DataError("the worst case is over other attacks than the plain classifier's")
@@ -168,7 +175,8 @@ def worst_pair(
 def compare(one: Path, other: Path) -> Comparison:
     """Two files of records, or two folders: every attack and mode that both have on the same data, seed by seed.
 
-    Where each side has one classifier for it, these two are compared; else those of the same name.
+    Where each side has one classifier for it, these two are compared; else those of the same name. Attacks that were
+    set otherwise on the other side are not: the attack would be tested, not the classifier.
     """
     sides = [unique(read_cells(path)) for path in (one, other)]
     first, second = (by_kind(side.cells) for side in sides)
@@ -183,7 +191,7 @@ def compare(one: Path, other: Path) -> Comparison:
     values = holm({place: pair.test.p for place, pair in pairs.items() if pair.test})
     done = [replace(pair, test=replace(pair.test, corrected=values[place])) if pair.test else pair
             for place, pair in pairs.items()]
-    return Comparison(one, other, tuple(done), (*sides[0].problems, *sides[1].problems, *lonely))
+    return Comparison(one, other, tuple(done), (*sides[0].problems, *sides[1].problems, *lonely, *lost_texts(done)))
 
 
 def by_kind(cells: Iterable[CellRecords]) -> dict[Kind, dict[Method, dict[int, CellRecords]]]:
@@ -210,13 +218,32 @@ def pair(
 ) -> Pair:
     sides = [{seed: outcomes(records.results) for seed, records in seeds.items()} for _, seeds in (one, other)]
     left, right = (" ".join(method) for method, _ in (one, other))
+    texts = len({index for side in sides for seed in side.values() for index in seed.held})
     try:
-        return Pair(*kind, left, right, paired(*sides))
+        check_settings([records.header for seeds in (one[1], other[1]) for records in seeds.values()])
+        test = paired(*sides)
+        return Pair(*kind, left, right, test, unpaired=texts - test.texts)
     except DataError as error:
         digests = [", ".join(sorted({str(records.header.get("data")) for records in seeds.values()}))
                    for _, seeds in (one, other)]
         told = f"; the data were {digests[0]} and {digests[1]}" if digests[0] != digests[1] else ""
         return Pair(*kind, left, right, None, f"{error}{told}")
+
+
+def check_settings(headers: Sequence[Mapping[str, object]]) -> None:
+    """That one attack was run with the same settings everywhere; how much noise was drawn, among those with noise."""
+    noisy = [header for header in headers if header.get("noise") not in (None, "none")]
+    among = {"attack": headers, "preset": headers, "options": headers, "tolerance": headers, "eot": noisy,
+             "draws": noisy}
+    told = [text for name, group in among.items()
+            if (values := [header[name] for header in group if name in header]) and (text := differing(name, values))]
+    if told:
+        raise DataError(f"the attack had different settings ({'; '.join(told)})")
+
+
+def lost_texts(pairs: Iterable[Pair]) -> list[str]:
+    return [f"{pair.data} {pair.attack} {pair.mode}, {pair.one} and {pair.other}: {pair.unpaired} texts that not every "
+            f"run has; {pair.test.texts} are compared." for pair in pairs if pair.test and pair.unpaired]
 
 
 def described(kinds: Mapping[Kind, Mapping[Method, object]]) -> str:

@@ -1,28 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
 """Why you might not believe this: signs found by comparing numbers with each other and with what papers report."""
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from dualmask.evaluation.statistics import Interval
-from dualmask.reporting.entries import PLAIN, Entry, Share, Worst
-from dualmask.reporting.findings import CHECKS, WIDE, Finding, Severity, named, options, percent, points, setting
+from dualmask.reporting.conditions import (
+    Entries,
+    mixed_presets,
+    other_options,
+    seeds_differ,
+    several_plain,
+    short_worst,
+    stand_ins,
+    texts_differ,
+)
+from dualmask.reporting.entries import PLAIN, Entry, Share, Worst, plain_rows
+from dualmask.reporting.findings import CHECKS, WIDE, Finding, Severity, named, percent, points, setting
 from dualmask.reporting.reported import ReportedTable
 
 ORDER: Sequence[Severity] = ("serious", "caution", "note")
 SLACK = 0.01  # a point: less is no sign
 SEVERAL = 0.03  # points between raw and calibrated scores
 MANY = 3  # times that a sign is told in full
-Entries = Sequence[Entry]
 
 
 def find_doubts(entries: Entries, worst: Sequence[Worst], reported: ReportedTable) -> list[Finding]:
     """All reasons for doubt, gravest first."""
     found = [finding for one in entries for check in CHECKS for finding in check(one)]
     for compare in (transfer_stronger, aware_weaker, white_box_weaker, calibration, adaptive_missing, aware_missing,
-                    like_plain, small_samples, single_seeds, unfinished, mixed_presets, other_options, stand_ins):
+                    like_plain, small_samples, single_seeds, unfinished, seeds_differ, texts_differ, several_plain,
+                    mixed_presets, other_options, stand_ins):
         found += compare(entries)
-    found += [*disputed(worst, entries), *under_reported(entries, reported), *odd_reports(entries, reported)]
+    found += [*short_worst(entries, worst), *disputed(worst, entries)]
+    found += [*under_reported(entries, reported), *odd_reports(entries, reported)]
     return sorted(merged(found), key=lambda one: ORDER.index(one.severity))
 
 
@@ -47,14 +57,6 @@ def classifiers(entries: Entries) -> Iterator[Entries]:
     yield from groups.values()
 
 
-def tables(entries: Entries) -> Iterator[Entries]:
-    """Entries that stand in one table."""
-    groups: dict[tuple[str, ...], list[Entry]] = {}
-    for one in entries:
-        groups.setdefault((one.key.data, one.key.encoder, one.key.mode, one.key.scores), []).append(one)
-    yield from groups.values()
-
-
 def robust(one: Entry) -> float:
     return one.robust.mean if one.robust else 1.0
 
@@ -76,7 +78,7 @@ def transfer_stronger(entries: Entries) -> Iterator[Finding]:
     by_key = {one.key: one for one in entries}
     for one in entries:
         asked = by_key.get(one.key._replace(mode="adaptive"))
-        if one.key.mode != "transfer" or one.key.defence == PLAIN or asked is None:
+        if one.key.mode != "transfer" or one.method == PLAIN or asked is None:
             continue
         if one.robust and asked.robust and asked.robust.mean - one.robust.mean > SLACK:
             sure = not within(asked.robust.mean, one.robust.interval)
@@ -145,7 +147,7 @@ def adaptive_missing(entries: Entries) -> Iterator[Finding]:
 
 
 def aware_missing(entries: Entries) -> Iterator[Finding]:
-    lacking = [group for group in classifiers(entries) if group[0].key.defence != PLAIN
+    lacking = [group for group in classifiers(entries) if group[0].method != PLAIN
                and not any(one.key.mode == "defence-aware" for one in group)]
     if lacking:
         names = ", ".join(sorted({group[0].key.defence for group in lacking}))
@@ -156,10 +158,10 @@ def aware_missing(entries: Entries) -> Iterator[Finding]:
 
 def like_plain(entries: Entries) -> Iterator[Finding]:
     """The same answers on clean texts as the plain classifier, text by text."""
-    by_key = {one.key: one for one in entries}
+    by_key, rows = {one.key: one for one in entries}, plain_rows(entries)
     for group in classifiers(entries):
-        pairs = [(one, plain) for one in group if one.key.defence != PLAIN
-                 and (plain := by_key.get(one.key._replace(defence=PLAIN)))]
+        pairs = [(one, plain) for one in group if one.method != PLAIN
+                 and (plain := by_key.get(one.key._replace(defence=rows.get(one.key[:2], ""))))]
         same = [one for one, plain in pairs
                 if len(clean_labels(one)) >= 20 and clean_labels(one) == clean_labels(plain)]
         if same:
@@ -204,48 +206,6 @@ def unfinished(entries: Entries) -> Iterator[Finding]:
                       tuple(one.key for one in lacking))
 
 
-def mixed_presets(entries: Entries) -> Iterator[Finding]:
-    for group in tables(entries):
-        presets = sorted({str(setting(run, "preset")) for one in group for run in one.runs if setting(run, "preset")})
-        if len(presets) > 1:
-            key = group[0].key
-            yield Finding("presets mixed", "caution",
-                          f"{key.data}, {key.encoder}, {key.mode}: the attacks have different presets "
-                          f"({', '.join(presets)}); columns of this table follow different rules.",
-                          tuple(one.key for one in group))
-
-
-def other_options(entries: Entries) -> Iterator[Finding]:
-    """The same attack with other settings against another row: the rows are not comparable."""
-    for group in tables(entries):
-        for attack in sorted({one.key.attack for one in group}):
-            rows = [one for one in group if one.key.attack == attack]
-            kinds = {json.dumps([options(run), setting(run, "preset"), setting(run, "tolerance")], sort_keys=True)
-                     for one in rows for run in one.runs}
-            if len(kinds) > 1:
-                yield Finding("settings differ", "serious",
-                              f"{attack} ({rows[0].key.mode}, {rows[0].key.data}, {rows[0].key.encoder}) was run with "
-                              f"{len(kinds)} different settings; its rows can't be compared.",
-                              tuple(one.key for one in rows))
-
-
-def stand_ins(entries: Entries) -> Iterator[Finding]:
-    """Tools that are not those of the papers."""
-    used: dict[str, set[str]] = {}
-    for one in entries:
-        for run in one.runs:
-            given = options(run)
-            own = [f"this library's own {name.replace('_', ' ')}" for name in given if given[name] == "shipped"]
-            if given.get("sentence_encoder") == "minilm" and (given.get("similarity") or given.get("overlaid")):
-                own.append("sentences compared by minilm, not the Universal Sentence Encoder")
-            for what in own:
-                used.setdefault(what, set()).add(one.key.attack)
-    if used:
-        told = "; ".join(f"{what} ({', '.join(sorted(attacks))})" for what, attacks in used.items())
-        yield Finding("stand-ins", "note", f"Attacks used tools other than their papers': {told}. Figures of other "
-                      "programs with the original tools may differ.")
-
-
 def disputed(worst: Sequence[Worst], entries: Entries) -> Iterator[Finding]:
     """Texts that a classifier without noise had right before one attack and wrong before another."""
     by_key = {one.key: one for one in entries}
@@ -266,7 +226,7 @@ def disputed(worst: Sequence[Worst], entries: Entries) -> Iterator[Finding]:
 def under_reported(entries: Entries, reported: ReportedTable) -> Iterator[Finding]:
     for group in classifiers(entries):
         one = max(group, key=lambda one: one.clean.texts if one.clean and one.key.mode != "transfer-successful" else 0)
-        beside = reported.clean(one.key.data, one.key.defence)
+        beside = reported.clean(one.key.data, one.method)
         if beside is None or one.clean is None or one.key.mode == "transfer-successful":
             continue
         if 100 * one.clean.mean < beside - 2 and 100 * one.clean.interval.high < beside:
@@ -280,7 +240,7 @@ def under_reported(entries: Entries, reported: ReportedTable) -> Iterator[Findin
 
 def odd_reports(entries: Entries, reported: ReportedTable) -> Iterator[Finding]:
     cells = {cell: one.key for one in entries
-             if (cell := reported.find(one.key.data, one.key.defence, one.key.attack)) and not cell.consistent}
+             if (cell := reported.find(one.key.data, one.method, one.key.attack)) and not cell.consistent}
     if cells:
         told = "; ".join(f"{cell.name} {cell.attack} on {cell.data}: SUCC {cell.success}, implied "
                          f"{cell.implied_success:.1f}" for cell in cells)

@@ -134,8 +134,8 @@ def entry(key: Key, cells: Sequence[CellRecords]) -> Entry:
     header = runs[0].records.header
     return Entry(
         key=key, method=str(defence_options(header).get("name") or key.defence),
-        preset=str(training_facts(header).get("preset") or ""), runs=runs, clean=share([(one.right, one.texts) for one in counts]),
-        undefended=share([one.undefended for one in runs]),
+        preset=str(training_facts(header).get("preset") or ""), runs=runs,
+        clean=share([(one.right, one.texts) for one in counts]), undefended=share([one.undefended for one in runs]),
         robust=share([(one.right - one.flipped, one.texts) for one in counts]),
         success=share([(one.flipped, one.right) for one in counts]),
         queries=total.queries if attacked else None, rows=total.rows if attacked else None,

@@ -42,6 +42,10 @@ def percent(part: int, whole: int) -> str:
     return f"{part} of {whole} ({100 * part / whole:.0f} %)"
 
 
+def counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def setting(run: Run, name: str) -> object:
     return run.records.header.get(name)
 
@@ -184,7 +188,7 @@ def defence_off(entry: Entry) -> Iterator[Finding]:
     """Clean accuracy with the defence on that equals the one with it off, to the decimal."""
     acts = any(one.hidden for one in entry.results) or any(
         setting(run, "noise") in ("fresh", "text") or setting(run, "passes") not in (None, "1") for run in entry.runs)
-    if not acts or entry.key.defence == PLAIN or entry.clean is None or entry.undefended is None:
+    if not acts or entry.method == PLAIN or entry.clean is None or entry.undefended is None:
         return
     if points(entry.clean.mean) == points(entry.undefended.mean):
         asked = [one for one in entry.results if one.undefended is not None and one.clean is not None]

@@ -7,11 +7,13 @@ from string import Template
 
 from dualmask import __version__
 from dualmask.reporting.axes import percent, shown, tinted
-from dualmask.reporting.entries import PLAIN, WORST, Entry, Share
+from dualmask.reporting.entries import WORST, Entry, Share
+from dualmask.reporting.findings import counted
 from dualmask.reporting.page_details import glossary, missing, provenance
 from dualmask.reporting.page_plots import plots
-from dualmask.reporting.page_tables import cost_table, counted, main_table, p_value, paired_table, table_title
+from dualmask.reporting.page_tables import cost_table, equal_to, main_table, paired_table, stands_on
 from dualmask.reporting.report import Line, Report, Table
+from dualmask.reporting.report_tables import table_title
 from dualmask.reporting.reported import CAUTION
 from dualmask.reporting.specimens import card, specimens
 
@@ -68,8 +70,9 @@ def html(report: Report) -> str:
 
 def tints_of(report: Report) -> dict[str, int]:
     """A colour and a mark for each defence, the same in every plot; plain, if there, is grey."""
-    names = sorted({entry.key.defence for entry in report.entries} - {PLAIN})
-    return {PLAIN: 0, **{name: place for place, name in enumerate(names, start=1)}}
+    plain = {table.plain for table in report.tables if table.plain}
+    names = sorted({entry.key.defence for entry in report.entries} - plain)
+    return {**dict.fromkeys(plain, 0), **{name: place for place, name in enumerate(names, start=1)}}
 
 
 def headline(report: Report, tints: Mapping[str, int]) -> str:
@@ -79,26 +82,39 @@ def headline(report: Report, tints: Mapping[str, int]) -> str:
 
 
 def headline_of(table: Table, tints: Mapping[str, int]) -> str:
-    column = WORST if WORST in table.columns else table.attacks[0]
-    lines = [(line, line.clean, robust) for line in table.lines if line.clean and (robust := line.robust(column))]
-    if not lines:
+    column = table.leading
+    order = sorted(((line, *both) for line in table.lines if (both := line.both(column))),
+                   key=lambda one: (one[0].defence == table.plain, -one[2].mean))
+    if not order:
         return ""
-    order = sorted(lines, key=lambda one: (one[0].defence == PLAIN, -one[2].mean))
-    named = [*order[:HEADLINES], *(one for one in order[HEADLINES:] if one[0].defence == PLAIN)]
+    named = [*order[:HEADLINES], *(one for one in order[HEADLINES:] if one[0].defence == table.plain)]
     first = named[0][0]
-    attack = f"the worst of {counted(len(first.worst.keys), f'{table.mode} attack')}" \
-        if column == WORST and first.worst and len(first.worst.keys) > 1 else f"{table.mode} {table.attacks[0]}"
-    _, clean, robust = named[0]
-    words = [f"<b>{shown(first.defence)}</b>: {percent(clean.mean)} right on clean texts, "
-             f"<b>{percent(robust.mean)}</b> (95 % interval {interval(robust)}) under {shown(attack)}"]
-    words += [f"<b>{shown(line.defence)}</b>: {percent(clean.mean)} and <b>{percent(robust.mean)}</b> "
-              f"({interval(robust)})" for line, clean, robust in named[1:]]
     left = f"; {counted(len(order) - len(named), 'more defence')} below" if len(order) > len(named) else ""
-    basis = f"on {counted(clean.texts, 'text')}, {counted(clean.seeds, 'seed')}"
     bars = "".join(bar(line.defence, tints[line.defence], clean, robust) for line, clean, robust in named)
     return (f'<div class="headline"><p class="where">{shown(table.data)}, {shown(table.encoder)}</p>'
-            f"<p>{'; '.join(words)}{left}; {basis}.{compared(table, first, column)}</p>"
+            f"<p>{told(table, named)}{left}.{compared(table, first, column)}</p>"
             f'<div class="bars" aria-hidden="true">{bars}</div></div>\n')
+
+
+def told(table: Table, rows: Sequence[tuple[Line, Share, Share]]) -> str:
+    """Rows in words, the first at length; what they stand on once if it is the same, else row by row."""
+    bases = [f"on {stands_on(robust)}" for _, _, robust in rows]
+    same = len(set(bases)) == 1
+    words: list[str] = []
+    for (line, clean, robust), basis in zip(rows, bases, strict=True):
+        if words:
+            text = f"{percent(clean.mean)} and <b>{percent(robust.mean)}</b> ({interval(robust)})"
+        else:
+            text = (f"{percent(clean.mean)} right on clean texts, <b>{percent(robust.mean)}</b> (95 % interval "
+                    f"{interval(robust)}) under {shown(attack_words(table, line))}")
+        words.append(f"<b>{shown(line.defence)}</b>: {text}" + ("" if same else f", {basis}"))
+    return "; ".join([*words, *bases[:same]])
+
+
+def attack_words(table: Table, line: Line) -> str:
+    if table.leading == WORST and line.worst:
+        return f"the worst of {counted(len(line.worst.keys), f'{table.mode} attack')}"
+    return f"{table.mode} {table.leading}"
 
 
 def interval(share: Share) -> str:
@@ -111,15 +127,14 @@ def compared(table: Table, line: Line, column: str) -> str:
     if test is None:
         return ""
     low, high = test.difference.interval
-    word = "above" if test.difference.value > 0 else "below"
-    gap = (f"Under attack {shown(line.defence)} is {abs(100 * test.difference.value):.1f} points {word} plain "
+    points = f"{abs(100 * test.difference.value):.1f}"
+    place = "level with" if points == "0.0" else \
+        f"{points} points {'above' if test.difference.value > 0 else 'below'}"
+    gap = (f"Under attack {shown(line.defence)} is {place} {shown(table.plain or '')} "
            f"({100 * low:+.1f} to {100 * high:+.1f}")
-    return f" {gap}; p {equals(test.corrected)})." if test.significant else f" {gap}), which may be chance."
-
-
-def equals(value: float) -> str:
-    text = p_value(value)
-    return shown(text if text.startswith("<") else f"= {text}")
+    if test.significant:
+        return f" {gap}; p {shown(equal_to(test.corrected))})."
+    return f" {gap})" + ("." if points == "0.0" else ", which may be chance.")
 
 
 def bar(name: str, tint: int, clean: Share, robust: Share) -> str:

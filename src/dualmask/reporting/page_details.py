@@ -5,9 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from dualmask.reporting.axes import shown
 from dualmask.reporting.entries import Entry, training_facts
+from dualmask.reporting.findings import counted
 from dualmask.reporting.page_tables import simple_table
 from dualmask.reporting.report import Report
-from dualmask.reporting.report_tables import IDENTITY, MODE_WORDS, counted
+from dualmask.reporting.report_tables import IDENTITY, MODE_WORDS
 
 MOST_ROWS = 200  # of a table about settings
 GLOSSARY = {
@@ -19,8 +20,8 @@ GLOSSARY = {
     "worst case": "A text counts as held only if every attack failed on it. An adversary picks the attack that works. "
         "It is taken over the texts and training seeds that all these attacks share, which its cell names: there it is "
         "never above a single attack. Columns that stand on other texts may lie below it.",
-    "interval": "The share on endlessly many texts of this kind lies in 95 of 100 ranges that are computed so. More texts "
-        "make them narrower.",
+    "interval": "The share on endlessly many texts of this kind lies in 95 of 100 ranges that are computed so. More "
+        "texts make them narrower.",
     "seed": "Training starts from random numbers; several seeds show how much a figure owes to luck.",
     "query": "One text that the attack shows to the classifier to see its answer.",
     "look-alike": "A letter of another alphabet that looks the same, such as the Cyrillic \u0430. Examples show its "

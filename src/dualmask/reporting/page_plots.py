@@ -19,8 +19,8 @@ from dualmask.reporting.curves import (
     sweeps,
 )
 from dualmask.reporting.entries import Share, label_names, share
+from dualmask.reporting.findings import counted
 from dualmask.reporting.report import Line, Table
-from dualmask.reporting.report_tables import counted
 from dualmask.reporting.specimens import named
 
 Pool = Mapping[str, Sequence[Sequence[Fate]]]  # by defence: for each seed, what became of the texts

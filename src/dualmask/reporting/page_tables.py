@@ -3,23 +3,14 @@
 
 from collections.abc import Iterable, Sequence
 
-from dualmask.reporting.axes import attribute, shown
-from dualmask.reporting.comparison import PairedTest
-from dualmask.reporting.entries import WORST, Entry, Share
+from dualmask.reporting.axes import shown
+from dualmask.reporting.comparison import PairedTest, listed
+from dualmask.reporting.entries import WORST, Share, Worst
+from dualmask.reporting.findings import counted
 from dualmask.reporting.report import Gap, Line, Table
+from dualmask.reporting.report_tables import MODE_WORDS, number, probability, table_title
 
 BETTER, WORSE = "†", "‡"
-MODES = {
-    "adaptive": "attacks that ask the defended classifier",
-    "transfer": "texts made against the plain classifier, then shown to the defended one",
-    "transfer-successful": "only texts that fooled the plain classifier, shown to the defended one",
-    "defence-aware": "attacks that know how the defence works",
-}
-
-
-def table_title(table: Table) -> str:
-    scores = ", calibrated scores" if table.scores == "calibrated" else ""
-    return f"{table.data}, {table.encoder}: {table.mode}{scores}"
 
 
 def main_table(table: Table) -> str:
@@ -29,8 +20,9 @@ def main_table(table: Table) -> str:
     heads += [f'<th scope="col">{shown(name)}<small>{"CAA, all attacks" if name == WORST else "CAA"}</small></th>'
               for name in worst_first(table)]
     heads += ['<th scope="col">CLA off<small>clean, defence off</small></th>'] if off else []
-    rows = "".join(table_row(table, line, off=off) for line in table.lines)
-    caption = MODES[table.mode]
+    rows = zero_row(table, off=off) if table.zero_by_construction else ""
+    rows += "".join(table_row(table, line, off=off) for line in table.lines)
+    caption = MODE_WORDS[table.mode]
     return scrolling("".join(heads), rows, caption=f"{caption[0].upper()}{caption[1:]}", label=table_title(table),
                      classes="main") + notes(table)
 
@@ -42,9 +34,16 @@ def worst_first(table: Table) -> list[str]:
 
 def scrolling(head: str, body: str, *, caption: str, label: str, classes: str) -> str:
     """A table in a box of its own, which scrolls on narrow screens and by keyboard."""
-    return (f'<div class="scroll" role="region" tabindex="0" aria-label="{attribute(label)}"><table class="{classes}">'
+    return (f'<div class="scroll" role="region" tabindex="0" aria-label="{shown(label)}"><table class="{classes}">'
             f"<caption><span>{shown(caption)}</span></caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
             f"</table></div>\n")
+
+
+def zero_row(table: Table, *, off: bool) -> str:
+    """What the plain classifier has by construction, where it was not shown its own texts again."""
+    none = '<td><span class="none">not measured</span></td>'
+    zeros = "<td>0.0<small>SUCC 100.0</small></td>" * len(table.columns)
+    return f'<tr><th scope="row">plain<small>by construction</small></th>{none}{zeros}{none if off else ""}</tr>'
 
 
 def table_row(table: Table, line: Line, *, off: bool) -> str:
@@ -56,9 +55,9 @@ def table_row(table: Table, line: Line, *, off: bool) -> str:
         content = figure(line.robust(column), place=place, sign=dagger(table.tests.get((line.defence, column))))
         if entry is not None and entry.success is not None:
             content += f"<small>SUCC {exact(entry.success)}</small>"
-        content += reported(line.gaps.get(column)) + short_of(line, entry)
+        content += reported(line.gaps.get(column)) + short_of(line, column)
         if column == WORST and line.worst is not None:
-            content += f"<small>of {counted(len(line.worst.keys), 'attack')}</small>"
+            content += worst_basis(line, line.worst)
         cells.append(f"<td>{content}</td>")
     cells += [f"<td>{figure(line.undefended)}</td>"] if off else []
     return f"<tr>{''.join(cells)}</tr>"
@@ -70,10 +69,6 @@ def basis(line: Line) -> str:
 
 def stands_on(share: Share) -> str:
     return f"{counted(share.texts, 'text')}, {counted(share.seeds, 'seed')}"
-
-
-def counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def exact(share: Share) -> str:
@@ -95,11 +90,13 @@ def dagger(test: PairedTest | None) -> str:
     if test is None or not test.significant:
         return ""
     sign, word = (BETTER, "better") if test.difference.value > 0 else (WORSE, "worse")
-    return f'<sup title="{word} than plain, corrected p = {p_value(test.corrected)}">{sign}</sup>'
+    return f'<sup title="{word} than plain, corrected p {shown(equal_to(test.corrected))}">{sign}</sup>'
 
 
-def p_value(value: float) -> str:
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+def equal_to(p: float) -> str:
+    """What follows the letter p."""
+    text = probability(p)
+    return text if text.startswith("<") else f"= {text}"
 
 
 def reported(gap: Gap | None) -> str:
@@ -110,13 +107,26 @@ def reported(gap: Gap | None) -> str:
             f'<small class="reported">{gap.difference:+.1f}{mark}</small>')
 
 
-def short_of(line: Line, entry: Entry | None) -> str:
-    """What this cell stands on, where it is not what its row says."""
+def worst_basis(line: Line, worst: Worst) -> str:
+    """The attacks that it is over, and the texts and seeds that they share."""
+    if worst.robust is None:
+        return '<small class="warn">no text in common</small>'
+    short = line.clean and (worst.robust.texts, worst.robust.seeds) != (line.clean.texts, line.clean.seeds)
+    kind = ' class="warn"' if short else ""
+    left = f'<small class="warn">without seeds {listed(worst.left_out)}</small>' if worst.left_out else ""
+    return (f"<small>of {counted(len(worst.keys), 'attack')}</small>"
+            f'<small{kind}>{stands_on(worst.robust)}</small>{left}')
+
+
+def short_of(line: Line, column: str) -> str:
+    """What an attack's cell stands on, where it is not what its row says."""
+    entry = line.entries.get(column)
     if entry is None:
         return ""
     parts = []
-    if entry.robust and line.clean and (entry.robust.texts, entry.robust.seeds) != (line.clean.texts, line.clean.seeds):
-        parts.append(stands_on(entry.robust))
+    if entry.clean and line.clean and entry.clean.mean != line.clean.mean:
+        parts.append(f"CLA {100 * entry.clean.mean:.1f}")
+    parts += [stands_on(own)] if (own := line.basis(column)) else []
     parts += [f"{entry.missing:,} to come"] if entry.missing else []
     parts += [counted(entry.faults, "fault")] if entry.faults else []
     return f'<small class="warn">{", ".join(parts)}</small>' if parts else ""
@@ -132,13 +142,17 @@ def notes(table: Table) -> str:
                      "intervals is no ranking.")
     if any(test.significant for test in table.tests.values()):
         lines.append(f"{BETTER} better and {WORSE} worse than plain on the same texts (exact paired test, p &lt; 0.05 "
-                     "after Holm's correction over this table).")
+                     "after Holm's correction over this table, and the bootstrap interval over texts and seeds leaves "
+                     "out 0).")
     elif table.tests:
         lines.append("No row differs significantly from plain (exact paired tests, Holm's correction).")
     if any(line.gaps or line.clean_gap for line in table.lines):
         where = f" on {shown(table.similar_data)}, similar data" if table.similar_data else ""
+        rows = ", ".join(f"{line.defence} ({line.origin})" for line in table.lines
+                         if line.origin and (line.gaps or line.clean_gap))
         lines.append(f"“paper” is what the literature reports{where}, with the difference of what was measured; "
-                     "“far off” means more than two deviations apart or, with one seed, outside the interval.")
+                     "“far off” means more than two deviations apart or, with one seed, outside the interval."
+                     + (f" It stands beside {shown(rows)}." if rows else ""))
     return f'<p class="notes">{" ".join(lines)}</p>\n'
 
 
@@ -156,15 +170,13 @@ def paired_table(table: Table) -> str:
     for (defence, column), test in table.tests.items():
         low, high = test.difference.interval
         rows.append([defence, column, f"{100 * test.difference.value:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]",
-                     p_value(test.p), p_value(test.corrected), "yes" if test.significant else "no",
+                     probability(test.p), probability(test.corrected), "yes" if test.significant else "no",
                      f"{test.only_one:,} : {test.only_other:,}", f"{test.texts:,}", str(test.seeds)])
     found = simple_table(
         ["defence", "attack", "points above plain", "p", "corrected", "significant", "only it held : only plain held",
          "texts", "seeds"], rows, label=f"Paired tests against plain, {table_title(table)}") if rows else ""
-    reasons: dict[str, list[str]] = {}
-    for (defence, column), reason in table.untested.items():
-        reasons.setdefault(reason, []).append(f"{defence} under {column}")
-    items = "".join(f"<li>{shown(', '.join(names))}: {shown(reason)}.</li>" for reason, names in reasons.items())
+    items = "".join(f"<li>{shown(', '.join(map(' under '.join, places)))}: {shown(reason)}.</li>"
+                    for reason, places in table.reasons.items())
     return found + (f'<p class="notes">Not tested:</p><ul class="notes">{items}</ul>\n' if items else "")
 
 
@@ -183,7 +195,3 @@ def cost_table(table: Table) -> str:
          "succeeded", "faults", "to come"], rows,
         label=f"What attacks cost, {table_title(table)}: queries, texts read and seconds per attacked text; words "
               "changed and similarity over successes")
-
-
-def number(value: float | None, form: str) -> str:
-    return "-" if value is None else format(value, form)

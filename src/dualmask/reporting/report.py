@@ -4,16 +4,25 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dualmask.evaluation.records import MODES, CellRecords, Loaded, Mode, Scores
+from dualmask.evaluation.records import MODES, TRANSFER, CellRecords, Loaded, Mode, Scores
 from dualmask.reporting.comparison import PairedTest, paired_tests
 from dualmask.reporting.doubts import find_doubts
-from dualmask.reporting.entries import PLAIN, WORST, Entry, Key, Run, Scope, Share, Worst, entries, unique, worst_cases
+from dualmask.reporting.entries import (
+    PLAIN,
+    WORST,
+    Entry,
+    Scope,
+    Share,
+    Worst,
+    entries,
+    plain_rows,
+    unique,
+    worst_cases,
+)
 from dualmask.reporting.findings import Finding
-from dualmask.reporting.reported import Reported, ReportedTable, load_reported
+from dualmask.reporting.reported import ReportedTable, load_reported
 
 CLEAN = "clean"  # the column of accuracies without an attack
-__all__ = ["CLEAN", "PLAIN", "WORST", "Entry", "Finding", "Gap", "Key", "Line", "PairedTest", "Report", "Reported",
-           "Run", "Scope", "Share", "Table", "Worst", "build_report"]
 
 
 @dataclass(frozen=True)
@@ -33,14 +42,21 @@ class Gap:
 class Line:
     """A defence's row of a table."""
 
-    defence: str
+    defence: str  # what the row is called
+    method: str  # the defence that it is made of
+    preset: str  # that its options come from, where it is known
     entries: Mapping[str, Entry]  # by attack
     worst: Worst | None  # in tables of adaptive and defence-aware attacks
     clean: Share | None  # CLA with the defence on, of the entry with most texts
     undefended: Share | None  # with the defence off
-    reported: Mapping[str, Reported]  # by attack
     gaps: Mapping[str, Gap]  # of CAA, by attack
     clean_gap: Gap | None
+
+    @property
+    def origin(self) -> str:
+        """Which defence this is, and from which preset, where that is more than the row's name."""
+        return ", ".join([*([self.method] if self.method != self.defence else []),
+                          *([f"from preset {self.preset}"] if self.preset else [])])
 
     def robust(self, column: str) -> Share | None:
         """Accuracy under an attack, in the worst case, or (CLEAN) without one."""
@@ -49,6 +65,19 @@ class Line:
         if column == WORST:
             return self.worst.robust if self.worst else None
         return self.entries[column].robust if column in self.entries else None
+
+    def both(self, column: str) -> tuple[Share, Share] | None:
+        """Accuracy before and under an attack, or the worst, on the same texts."""
+        found = self.worst if column == WORST else self.entries.get(column)
+        return (found.clean, found.robust) if found and found.clean and found.robust else None
+
+    def basis(self, column: str) -> Share | None:
+        """A figure that stands on other texts or seeds than its row's clean accuracy; the worst case tells always."""
+        found = self.robust(column)
+        if found is None or column == WORST:
+            return found
+        same = self.clean is not None and (self.clean.texts, self.clean.seeds) == (found.texts, found.seeds)
+        return None if same else found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +88,7 @@ class Table:
     encoder: str
     mode: Mode
     scores: Scores
+    plain: str | None  # the row that the others are tested against
     attacks: tuple[str, ...]
     lines: tuple[Line, ...]
     tests: Mapping[tuple[str, str], PairedTest]  # by defence and column: against plain; p corrected across this table
@@ -71,9 +101,22 @@ class Table:
         return (*self.attacks, *([WORST] if any(line.worst for line in self.lines) else []))
 
     @property
+    def leading(self) -> str:
+        """The column that a summary is about."""
+        return WORST if WORST in self.columns else self.attacks[0]
+
+    @property
     def zero_by_construction(self) -> bool:
-        """Whether the texts are those that fooled the plain classifier: its accuracy on them is 0, and is shown so."""
-        return self.mode == "transfer-successful"
+        """Whether the texts are those that fooled the plain classifier, which has no row: its accuracy on them is 0."""
+        return self.mode == "transfer-successful" and all(line.method != PLAIN for line in self.lines)
+
+    @property
+    def reasons(self) -> dict[str, list[tuple[str, str]]]:
+        """Why comparisons with plain were not made, each once, with the places that lack them."""
+        found: dict[str, list[tuple[str, str]]] = {}
+        for place, reason in self.untested.items():
+            found.setdefault(reason, []).append(place)
+        return found
 
     def place(self, defence: str, column: str) -> int | None:
         """1 for the highest figure of a column (CLEAN, an attack or WORST) of several rows, 2 for the second."""
@@ -93,9 +136,6 @@ class Report:
     reported: ReportedTable
     records: int
     about: Mapping[str, tuple[str, ...]]  # versions, revisions and machines found in the headers
-
-    def entry(self, key: Key) -> Entry | None:
-        return next((one for one in self.entries if one.key == key), None)
 
 
 def build_report(
@@ -117,44 +157,55 @@ def make_tables(found: Sequence[Entry], worst: Sequence[Worst], reported: Report
     for one in found:
         groups.setdefault((one.key.data, one.key.encoder, one.key.mode, one.key.scores), []).append(one)
     order = sorted(groups, key=lambda place: (place[:2], MODES.index(place[2]), place[3] != "raw"))
-    return tuple(make_table(with_plain(groups[place], found), found, worst, reported) for place in order)
+    plain = plain_rows(found)
+    return tuple(make_table(with_plain(groups[place], found, plain.get(place[:2])), found, worst, reported=reported,
+                            plain=plain.get(place[:2])) for place in order)
 
 
-def with_plain(group: Sequence[Entry], found: Sequence[Entry]) -> Sequence[Entry]:
+def with_plain(group: Sequence[Entry], found: Sequence[Entry], plain: str | None) -> Sequence[Entry]:
     """A table of transferred texts gets the row of the plain classifier, for which they are its adaptive ones."""
-    if group[0].key.mode != "transfer" or any(one.key.defence == PLAIN for one in group):
+    if group[0].key.mode != "transfer" or plain is None or any(one.key.defence == plain for one in group):
         return group
-    wanted = {one.key._replace(defence=PLAIN, mode="adaptive") for one in group}
+    wanted = {one.key._replace(defence=plain, mode="adaptive") for one in group}
     return [*group, *(one for one in found if one.key in wanted)]
 
 
 def make_table(
-    group: Sequence[Entry], found: Sequence[Entry], worst: Sequence[Worst], reported: ReportedTable,
+    group: Sequence[Entry], found: Sequence[Entry], worst: Sequence[Worst], *, reported: ReportedTable,
+    plain: str | None,
 ) -> Table:
     key = group[0].key
-    scope = {("adaptive", "raw"): "adaptive", ("defence-aware", "raw"): "every"}.get((key.mode, key.scores))
+    scope = scope_of(key.mode, key.scores)
     cases = {one.defence: one for one in worst
              if (one.data, one.encoder, one.scope) == (key.data, key.encoder, scope)}
-    names = sorted({one.key.defence for one in group}, key=lambda name: (name != PLAIN, name))
-    lines = tuple(make_line(name, [one for one in group if one.key.defence == name], cases.get(name), reported)
+    names = sorted({one.key.defence for one in group}, key=lambda name: (name != plain, name))
+    lines = tuple(make_line([one for one in group if one.key.defence == name], cases.get(name), reported)
                   for name in names)
-    tests, untested = paired_tests(group, found, list(cases.values()))
+    tests, untested = paired_tests(group, found, cases, plain=plain)
     known = {one.data for one in reported.cells}
     return Table(
-        data=key.data, encoder=key.encoder, mode=key.mode, scores=key.scores,
+        data=key.data, encoder=key.encoder, mode=key.mode, scores=key.scores, plain=plain,
         attacks=tuple(sorted({one.key.attack for one in group})), lines=lines, tests=tests, untested=untested,
         similar_data=reported.similar.get(key.data, "") if reported.name_of(key.data) in known else "")
 
 
-def make_line(defence: str, group: Sequence[Entry], worst: Worst | None, reported: ReportedTable) -> Line:
+def scope_of(mode: Mode, scores: Scores) -> Scope | None:
+    """The worst case that a table shows; attacks with more knowledge, or other scores, are added to the usual ones."""
+    if mode in TRANSFER:
+        return None
+    return "adaptive" if (mode, scores) == ("adaptive", "raw") else "every"
+
+
+def make_line(group: Sequence[Entry], worst: Worst | None, reported: ReportedTable) -> Line:
     by_attack = {one.key.attack: one for one in group}
     largest = max(group, key=lambda one: one.clean.texts if one.clean else 0)
-    data = group[0].key.data
-    beside = {name: cell for name in by_attack if (cell := reported.find(data, defence, name))}
-    clean = reported.clean(data, defence)
+    key, method = largest.key, largest.method
+    beside = {name: cell for name in by_attack if (cell := reported.find(key.data, method, name))}
+    chosen = key.mode == "transfer-successful"  # texts that plain had right, so that theirs is no clean accuracy
+    clean = None if chosen else reported.clean(key.data, method)
     return Line(
-        defence=defence, entries=by_attack, worst=worst, clean=largest.clean, undefended=largest.undefended,
-        reported=beside, clean_gap=gap(largest.clean, clean) if clean is not None else None,
+        defence=key.defence, method=method, preset=largest.preset, entries=by_attack, worst=worst, clean=largest.clean,
+        undefended=largest.undefended, clean_gap=gap(largest.clean, clean) if clean is not None else None,
         gaps={name: found for name, cell in beside.items() if (found := gap(by_attack[name].robust, cell.robust))})
 
 

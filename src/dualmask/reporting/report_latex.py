@@ -4,7 +4,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from dualmask.reporting.entries import PLAIN, WORST, Share
+from dualmask.reporting.entries import WORST, Share
 from dualmask.reporting.report import CLEAN, Line, Report, Table, rank
 from dualmask.reporting.report_tables import MODE_WORDS, mode_name, reported_rows
 from dualmask.reporting.reported import CAUTION
@@ -17,7 +17,9 @@ SPECIAL = {
     "<": r"$<$", ">": r"$>$", "|": r"$|$", '"': "''", "\n": " ",
 }
 READING = ("CLA, accuracy on clean texts with the defence on; CAA, accuracy under attack; SUCC, share of the right "
-           "texts that the attack flips. Bold is the best figure of a column, underlined the second best")
+           "texts that the attack flips. Bold is the best figure of a column, underlined the second best. Worst case: "
+           "a text holds only if every attack failed on it. Texts x seeds that a figure stands on are in brackets "
+           "where they are not its row's, and always for the worst case")
 TESTED = (r"$^\dagger$ differs from plain on the same texts (exact paired test over texts, Holm's correction over the "
           "table, $p < 0.05$; the bootstrap interval over texts and seeds leaves out 0)")
 
@@ -67,7 +69,7 @@ def behind(shares: Sequence[Share]) -> str:
 
 
 def lines(table: Table) -> Iterator[list[str]]:
-    if table.zero_by_construction and all(line.defence != PLAIN for line in table.lines):
+    if table.zero_by_construction:
         yield ["plain (by construction)", "", *("0.0 & 100.0" for _ in table.attacks)]
     for line in table.lines:
         cells = [f"{accuracy(table, line, attack)} & {success(table, line, attack)}" for attack in table.attacks]
@@ -93,7 +95,9 @@ def value(share: Share | None, place: int | None) -> str:
 def accuracy(table: Table, line: Line, column: str) -> str:
     test = table.tests.get((line.defence, column))
     shown = value(line.robust(column), table.place(line.defence, column))
-    return shown + (r"$^\dagger$" if test and test.significant else "")
+    basis = line.basis(column)
+    return shown + (r"$^\dagger$" if test and test.significant else "") + (
+        rf" {{\scriptsize({basis.texts} $\times$ {basis.seeds})}}" if basis else "")
 
 
 def joined(cells: Sequence[str]) -> str:

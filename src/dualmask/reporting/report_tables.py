@@ -4,18 +4,21 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from dualmask.evaluation.records import Mode
-from dualmask.reporting.comparison import PairedTest
-from dualmask.reporting.entries import PLAIN, WORST, Entry, Share
+from dualmask.reporting.comparison import PairedTest, listed
+from dualmask.reporting.entries import WORST, Entry, Share
 from dualmask.reporting.report import Gap, Line, Report, Table
 from dualmask.reporting.reported import CAUTION
 
 NOTHING = "-"
 MODE_WORDS: Mapping[Mode, str] = {
     "adaptive": "the attack asks the defended classifier itself",
-    "transfer": "texts made against the plain classifier, then shown to the defended one; flatters many defences",
-    "transfer-successful": "only texts that fooled the plain classifier, whose accuracy is 0 by construction",
-    "defence-aware": "attacks that ask the defended classifier and know how the defence works",
+    "transfer": "texts made against the plain classifier, then shown to the defended one, which flatters many defences",
+    "transfer-successful": "of the texts made against the plain classifier only those that fooled it, so that its own "
+                           "accuracy is 0 by construction",
+    "defence-aware": "the attack asks the defended classifier itself and knows how the defence works",
 }
+IDENTITY = ("In every file of records CAA = CLA (1 - SUCC) exactly; means over seeds, and a CLA that its row has from "
+            "another attack's texts, may differ from it.")
 SETTINGS = {
     "preset": "Preset", "samples": "Texts drawn", "sample_seed": "Seed of the draw", "seed": "Seed of the attack",
     "passes": "Forward passes for a prediction", "noise": "Noise", "eot": "Draws that the attack averages over",
@@ -23,8 +26,10 @@ SETTINGS = {
 }
 LEGEND = (
     "CLA: accuracy on clean texts, the defence on. CAA: accuracy under attack; a text that was wrong from the start "
-    "counts as wrong. SUCC: share of the texts that were right which the attack flipped; CAA = CLA (1 - SUCC). Worst "
-    "case: a text holds only if every attack failed on it. ± is the standard deviation over training seeds, [ ] "
+    "counts as wrong. SUCC: share of the texts that were right which the attack flipped. " + IDENTITY + " Worst "
+    "case: a text holds only if every attack failed on it, over the texts and seeds that all of them share. (n x s) "
+    "after a figure: the texts and seeds that it stands on, where they are not its row's, and always for the worst "
+    "case. ± is the standard deviation over training seeds, [ ] "
     "Wilson's 95 % interval over the texts of one seed (more seeds add no texts). † differs from plain on the same "
     "texts: exact paired test over texts (McNemar's for one seed), Holm's correction over the table, p < 0.05, and the "
     "95 % bootstrap interval over texts and seeds leaves out 0. **Bold** is the highest of a column; within the "
@@ -52,9 +57,19 @@ def mode_name(table: Table) -> str:
     return table.mode + (", calibrated scores" if table.scores == "calibrated" else "")
 
 
+def table_title(table: Table) -> str:
+    return f"{table.data}, {table.encoder}: {mode_name(table)}"
+
+
 def behind(share: Share | None) -> str:
     """What a figure stands on."""
     return "no texts" if share is None else f"{share.texts} x {share.seeds}"
+
+
+def own_basis(line: Line, column: str) -> str:
+    """What a figure stands on, to be read after it, where its row does not tell."""
+    share = line.basis(column)
+    return f" ({behind(share)})" if share else ""
 
 
 def rendered(rows: Sequence[Sequence[str]]) -> str:
@@ -75,7 +90,7 @@ def markdown(report: Report) -> str:
                   "\n".join(f"* **{one.severity}**, {one.name}: {one.text}" for one in report.doubts)]
     for table in report.tables:
         parts += table_parts(table)
-    if any(line.reported or line.clean_gap for table in report.tables for line in table.lines):
+    if any(line.gaps or line.clean_gap for table in report.tables for line in table.lines):
         parts += ["## Reported beside measured", f"{CAUTION} Source: {report.reported.source}. 'far' marks a "
                   "difference of more than two deviations or, with one seed, a reported figure outside the interval.",
                   rendered(reported_rows(report))]
@@ -93,17 +108,14 @@ def problem_lines(report: Report) -> list[str]:
 
 
 def table_parts(table: Table) -> Iterator[str]:
-    yield f"## {table.data}, {table.encoder}: {mode_name(table)}"
+    yield f"## {table_title(table)}"
     yield f"CAA in points; {MODE_WORDS[table.mode]}."
     yield rendered(main_rows(table))
     yield rendered(detail_rows(table))
     yield from settings_line(table)
-    reasons: dict[str, list[str]] = {}
-    for (defence, column), reason in table.untested.items():
-        reasons.setdefault(reason, []).append(f"{defence} {column}")
-    if reasons:
-        yield "\n".join(f"* Not tested against plain: {', '.join(names)}; {reason}."
-                        for reason, names in reasons.items())
+    if table.reasons:
+        yield "\n".join(f"* Not tested against plain: {', '.join(map(' '.join, places))}; {reason}."
+                        for reason, places in table.reasons.items())
 
 
 def settings_line(table: Table) -> Iterator[str]:
@@ -124,7 +136,7 @@ def settings_line(table: Table) -> Iterator[str]:
 
 def main_rows(table: Table) -> list[list[str]]:
     rows = [["defence", "CLA", "CLA, defence off", *table.columns]]
-    if table.zero_by_construction and all(line.defence != PLAIN for line in table.lines):
+    if table.zero_by_construction:
         rows.append(["plain (by construction)", NOTHING, NOTHING, *("0.0" for _ in table.columns)])
     return rows + [[line.defence, figure(line.clean), figure(line.undefended, interval=False),
                     *(main_cell(table, line, column) for column in table.columns)] for line in table.lines]
@@ -134,25 +146,24 @@ def main_cell(table: Table, line: Line, column: str) -> str:
     text = figure(line.robust(column))
     test = table.tests.get((line.defence, column))
     return (f"**{text}**" if table.place(line.defence, column) == 1 else text) + (
-        " †" if test and test.significant else "")
+        " †" if test and test.significant else "") + own_basis(line, column)
 
 
 def detail_rows(table: Table) -> list[list[str]]:
-    rows = [["defence", "attack", "SUCC", "texts x seeds", "queries (read)", "words changed %", "similarity",
+    rows = [["defence", "attack", "CLA", "SUCC", "texts x seeds", "queries (read)", "words changed %", "similarity",
              "s a text", "faults", "missing", "against plain", "p (Holm)"]]
     for line in table.lines:
         rows += [detail_row(one, table.tests.get((line.defence, attack))) for attack, one in line.entries.items()]
         if line.worst:
-            share = line.worst.robust
-            rows.append([line.defence, WORST, NOTHING, behind(share), *[NOTHING] * 4,
-                         str(sum(one.faults for one in line.worst.counts)), NOTHING,
-                         *test_cells(table.tests.get((line.defence, WORST)))])
+            left = f", without seeds {listed(line.worst.left_out)}" if line.worst.left_out else ""
+            rows.append([line.defence, WORST, figure(line.worst.clean), NOTHING, behind(line.worst.robust) + left,
+                         *[NOTHING] * 6, *test_cells(table.tests.get((line.defence, WORST)))])
     return rows
 
 
 def detail_row(one: Entry, test: PairedTest | None) -> list[str]:
     changed = None if one.changed is None else 100 * one.changed
-    return [one.key.defence, one.key.attack, figure(one.success), behind(one.robust),
+    return [one.key.defence, one.key.attack, figure(one.clean), figure(one.success), behind(one.robust),
             NOTHING if one.queries is None else f"{one.queries:.0f} ({number(one.rows, '.0f')})", number(changed),
             number(one.similarity, ".2f"), number(one.seconds, ".2f"), str(one.faults), str(one.missing),
             *test_cells(test)]
@@ -172,9 +183,10 @@ def reported_rows(report: Report) -> list[list[str]]:
     for table in report.tables:
         data = f"{table.data} (reported: {table.similar_data}, other texts)" if table.similar_data else table.data
         for line in table.lines:
+            name_of_row = f"{line.defence} ({line.origin})" if line.origin else line.defence
             found: list[tuple[str, Gap | None, Share | None]] = [("CLA", line.clean_gap, line.clean)]
             found += [(f"CAA {attack}", gap, line.entries[attack].robust) for attack, gap in line.gaps.items()]
-            rows += [[data, table.encoder, mode_name(table), line.defence, name, f"{gap.reported:.1f}", figure(share),
+            rows += [[data, table.encoder, mode_name(table), name_of_row, name, f"{gap.reported:.1f}", figure(share),
                       f"{gap.difference:+.1f}", "far" if gap.far else ""] for name, gap, share in found if gap]
     return rows
 
@@ -188,7 +200,8 @@ def headline(report: Report) -> list[list[str]]:
     rows = [[*place, "mode", "defence", "clean", *attacks, *last, "texts x seeds"]]
     for table in report.tables:
         for line in table.lines:
-            shares = [line.clean, *(line.robust(column) for column in (*attacks, *last))]
+            cells = [figure(line.robust(column), interval=False) + own_basis(line, column)
+                     for column in (*attacks, *last)]
             rows.append([*([table.data, table.encoder] if several else []), mode_name(table), line.defence,
-                         *(figure(share, interval=False) for share in shares), behind(line.clean)])
+                         figure(line.clean, interval=False), *cells, behind(line.clean)])
     return rows

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Signs that numbers which stand side by side, or are averaged, were not measured alike."""
+
+import json
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+
+from dualmask.reporting.entries import PLAIN, Entry, Run, Worst, defence_options, plain_rows, training_facts
+from dualmask.reporting.findings import Finding, counted, named, options, setting
+
+Entries = Sequence[Entry]
+Basis = frozenset[tuple[int, int, Hashable]]  # seed, number and text of all that was measured
+FEW = 0.9  # of the texts: a worst case on fewer is another figure
+
+
+def tables(entries: Entries) -> Iterator[Entries]:
+    """Entries that stand in one table."""
+    groups: dict[tuple[str, ...], list[Entry]] = {}
+    for one in entries:
+        groups.setdefault((one.key.data, one.key.encoder, one.key.mode, one.key.scores), []).append(one)
+    yield from groups.values()
+
+
+def differing(name: str, values: Sequence[object]) -> str:
+    """What a setting was, where that is not the same everywhere; of groups of settings only those that differ."""
+    if all(value == values[0] for value in values):
+        return ""
+    if all(isinstance(value, Mapping) for value in values):
+        groups = [value for value in values if isinstance(value, Mapping)]
+        names = dict.fromkeys(key for group in groups for key in group)
+        told = (differing(str(key), [group.get(key) for group in groups]) for key in names)
+        return "; ".join(filter(None, told))
+    return f"{name}: {' and '.join(dict.fromkeys(map(str, values)))}"
+
+
+def seeds_differ(entries: Entries) -> Iterator[Finding]:
+    """The mean over seeds of one number, whose classifiers, texts or programs are not the same."""
+    for one in entries:
+        told = [text for name, values in conditions(one.runs).items() if (text := differing(name, values))]
+        if told:
+            yield Finding("seeds differ", "serious",
+                          f"{named(one.key)}: its {len(one.runs)} seeds do not differ in the seed alone "
+                          f"({'; '.join(told)}). Their mean is of different things.", (one.key,))
+
+
+def conditions(runs: Sequence[Run]) -> dict[str, list[object]]:
+    """What must be the same for all seeds, run by run, as far as the records tell it."""
+    found: dict[str, list[object]] = {"defence": [defence_options(run.records.header) or None for run in runs]}
+    for name in ("data", "samples", "sample_seed", "noise", "eot", "draws"):
+        found[name] = [setting(run, name) for run in runs]
+    found["training"] = [{**given, "seed": None} for run in runs
+                         if isinstance(given := training_facts(run.records.header).get("training"), Mapping)]
+    found["dualmask"] = [version_of(run) for run in runs]
+    return {name: values for name, given in found.items() if (values := [one for one in given if one is not None])}
+
+
+def version_of(run: Run) -> object:
+    about = setting(run, "about")
+    versions = about.get("versions") if isinstance(about, Mapping) else None
+    return setting(run, "dualmask") or (versions.get("dualmask") if isinstance(versions, Mapping) else None)
+
+
+def basis(entry: Entry) -> Basis:
+    return frozenset((run.seed, one.index, one.text) for run in entry.runs for one in run.records.results)
+
+
+def texts_differ(entries: Entries) -> Iterator[Finding]:
+    """Figures of one table on different texts; those that fooled plain are other ones for each attack by nature."""
+    for group in tables(entries):
+        found = {one.key: basis(one) for one in group if one.robust}
+        if group[0].key.mode == "transfer-successful" or len(set(found.values())) < 2:
+            continue
+        least, most = min(found, key=lambda key: len(found[key])), max(found, key=lambda key: len(found[key]))
+        yield Finding("texts differ", "caution",
+                      f"{most.data}, {most.encoder}, {most.mode}: the figures of this table stand on different texts, "
+                      f"from {counts(found[least])} ({least.defence} under {least.attack}) to {counts(found[most])} "
+                      f"({most.defence} under {most.attack}). Columns and rows can't be compared figure by figure.",
+                      tuple(found))
+
+
+def counts(found: Basis) -> str:
+    texts, seeds = {text for _, text, _ in found}, {seed for seed, _, _ in found}
+    return f"{counted(len(texts), 'text')}, {counted(len(seeds), 'seed')}"
+
+
+def short_worst(entries: Entries, worst: Sequence[Worst]) -> Iterator[Finding]:
+    """A worst case over fewer texts or seeds than the attacks that it is taken over."""
+    by_key = {one.key: one for one in entries}
+    for case in worst:
+        largest = max((by_key[key] for key in case.keys),
+                      key=lambda one: (one.robust.texts if one.robust else 0, len(one.runs)))
+        most, texts = largest.robust.texts if largest.robust else 0, case.robust.texts if case.robust else 0
+        if texts < most or case.left_out:
+            seeds = f"; seeds that lack an attack were left out ({', '.join(map(str, case.left_out))})" \
+                if case.left_out else ""
+            yield Finding("worst case on fewer texts", "serious" if texts < FEW * most else "caution",
+                          f"{case.defence} ({case.data}, {case.encoder}): the worst of {len(case.keys)} attacks is "
+                          f"over the {counted(texts, 'text')} and {counted(len(case.seeds), 'seed')} that all of them "
+                          f"have, while {largest.key.attack} alone was measured on {counted(most, 'text')} and "
+                          f"{counted(len(largest.runs), 'seed')}"
+                          f"{seeds}. It may lie above a single attack.", case.keys)
+
+
+def several_plain(entries: Entries) -> Iterator[Finding]:
+    chosen = plain_rows(entries)
+    rows: dict[tuple[str, str], dict[str, None]] = {}
+    for one in entries:
+        if one.method == PLAIN and one.key[:2] not in chosen:
+            rows.setdefault(one.key[:2], {})[one.key.defence] = None
+    for (data, encoder), names in rows.items():
+        yield Finding("several plain rows", "caution",
+                      f"{data}, {encoder}: {', '.join(names)} are classifiers without a defence and none is called "
+                      f"'{PLAIN}', so no row was tested against one. Give one of them that name.",
+                      tuple(one.key for one in entries if one.key[:2] == (data, encoder) and one.method == PLAIN))
+
+
+def mixed_presets(entries: Entries) -> Iterator[Finding]:
+    for group in tables(entries):
+        presets = sorted({str(setting(run, "preset")) for one in group for run in one.runs if setting(run, "preset")})
+        if len(presets) > 1:
+            key = group[0].key
+            yield Finding("presets mixed", "caution",
+                          f"{key.data}, {key.encoder}, {key.mode}: the attacks have different presets "
+                          f"({', '.join(presets)}); columns of this table follow different rules.",
+                          tuple(one.key for one in group))
+
+
+def other_options(entries: Entries) -> Iterator[Finding]:
+    """The same attack with other settings against another row: the rows are not comparable."""
+    for group in tables(entries):
+        for attack in sorted({one.key.attack for one in group}):
+            rows = [one for one in group if one.key.attack == attack]
+            kinds = {json.dumps([options(run), setting(run, "preset"), setting(run, "tolerance")], sort_keys=True)
+                     for one in rows for run in one.runs}
+            if len(kinds) > 1:
+                yield Finding("settings differ", "serious",
+                              f"{attack} ({rows[0].key.mode}, {rows[0].key.data}, {rows[0].key.encoder}) was run with "
+                              f"{len(kinds)} different settings; its rows can't be compared.",
+                              tuple(one.key for one in rows))
+
+
+def stand_ins(entries: Entries) -> Iterator[Finding]:
+    """Tools that are not those of the papers."""
+    used: dict[str, set[str]] = {}
+    for one in entries:
+        for run in one.runs:
+            given = options(run)
+            own = [f"this library's own {name.replace('_', ' ')}" for name in given if given[name] == "shipped"]
+            if given.get("sentence_encoder") == "minilm" and (given.get("similarity") or given.get("overlaid")):
+                own.append("sentences compared by minilm, not the Universal Sentence Encoder")
+            for what in own:
+                used.setdefault(what, set()).add(one.key.attack)
+    if used:
+        told = "; ".join(f"{what} ({', '.join(sorted(attacks))})" for what, attacks in used.items())
+        yield Finding("stand-ins", "note", f"Attacks used tools other than their papers': {told}. Figures of other "
+                      "programs with the original tools may differ.")
