@@ -64,7 +64,7 @@ def write_report(outcome: "Outcome") -> "tuple[Report, Path]":
 
     report = build_report(read_cells(outcome.out), title="A plain and a defended classifier under attack")
     page = outcome.out / REPORT
-    page.write_text(html(report), encoding="utf-8")
+    page.write_text(html(report), encoding="utf-8", errors="backslashreplace")
     return report, page
 
 
