@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=60)
     given = parser.parse_args()
     classifier = DefendedClassifier.load(given.model)
-    every = load_examples(given.data, labels=classifier.labels)
+    every = load_examples(given.data, labels=classifier.labels, part="test")
     step = max(1, len(every) // given.texts)
     examples = [(example.text, example.label) for example in every[::step][:given.texts]]
     found = {name: {"usual": measured(classifier, examples, name, **options)} for name, options in ATTACKS.items()}

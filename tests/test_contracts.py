@@ -408,7 +408,7 @@ def test_a_model_is_never_overwritten_unasked(saved: Path, tiny: Callable[[str],
 
 LAYERS = [
     ("errors", "seeds"), ("options", "cards"), ("resources", "packages", "package_cache", "hub"), ("text",),
-    ("results",), ("models",), ("masking",), ("defences",), ("classifier",),
+    ("results", "record_rules"), ("models",), ("masking",), ("defences",), ("classifier",),
     ("storage", "checkpoints", "training_log", "training"),
     ("attacks",), ("evaluation",), ("reporting",),
     ("integration", "prediction", "answers", "display", "attack_display", "bench_display", "quickstart"),

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
@@ -204,10 +205,14 @@ def figure_tables(report: Report) -> Iterator[Table]:
     head, *rows = headline(report)
     before = head.index("defence")
     for about, group in groupby(rows, key=lambda row: row[:before]):
-        lines = list(group)
+        lines = [[cell.removesuffix(f" ({row[-1]})") for cell in row] for row in group]  # what is like the row's own
         used = [place for place in range(before, len(head)) if any(row[place] != NOTHING for row in lines)]
         own = any(" x " in row[place] for row in lines for place in used[:-1])
-        table = Table(title=f"accuracy in %, {' '.join(about)}", title_justify="left", caption_justify="left",
+        basis = ""
+        if len({row[-1] for row in lines}) == 1:  # told once, above
+            basis = f"; texts x seeds: {lines[0][used.pop()]}"
+        table = Table(title=f"accuracy in %, {' '.join(about)}{basis}", title_justify="left", caption_justify="left",
+                      box=SIMPLE_HEAD, padding=(0, 1),
                       caption="(texts x seeds) of a figure that has its own" if own else None)
         for place in used:
             table.add_column(head[place], overflow="fold")

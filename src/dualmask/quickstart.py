@@ -74,9 +74,9 @@ def show(console: Console, report: "Report", page: Path, out: Path) -> None:
 
     for table in figure_tables(report):
         console.print(table)
-    console.print(*(Text(f"* {sentence}") for sentence in sentences(report)), sep="\n")
+    console.print(*map(Text, sentences(report)), "", sep="\n")
     if report.doubts:
-        console.print(Text(f"* The report lists {len(report.doubts)} reasons to doubt these numbers; the first: "
+        console.print(Text(f"The report lists {len(report.doubts)} reasons to doubt these numbers; the first: "
                            f"{report.doubts[0].text}"))
     console.print("", Text.assemble("The report: ", (str(page), "bold")), "Try next:",
                   *(Text(f"  {command}", "bold") for command in commands(report, out)), sep="\n", soft_wrap=True)
@@ -88,7 +88,7 @@ def sentences(report: "Report") -> Iterator[str]:
 
     for table in report.tables:
         yield f"{mode_name(table)} ({MODE_WORDS[table.mode]}):"
-        yield from map("  {}".format, lines(table))
+        yield from map("  * {}".format, lines(table))
     yield "Few texts and one training seed: differences inside the intervals are chance, not findings."
 
 
