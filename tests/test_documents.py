@@ -215,7 +215,7 @@ def test_commands_in_documents_parse(path: Path, words: list[str]) -> None:
     if "encoder" in given:  # a resource, or what can be seen to be a path, a hub id or a placeholder
         assert given["encoder"] in RESOURCES or re.search(r"[/.A-Z]", given["encoder"]), given["encoder"]
     if "attack" in given:
-        build_attack(given["attack"], preset=given["preset"], options=parse_assignments(given["option"] or []))
+        build_attack(given["attack"] or "textfooler", preset=given["preset"], options=parse_assignments(given["option"] or []))
     elif "option" in given:
         build_defence(given["defence"], preset=given["preset"], options=parse_assignments(given["option"] or []))
         preset_training(given["defence"], given["preset"], parse_assignments(given["settings"] or []))
@@ -358,6 +358,20 @@ def test_the_speed_of_attacks_is_what_was_recorded() -> None:
     expected = [f"{ratio:g}x" for peer in peers for ratio in peer.values()] + [f"{lockstep['times_faster']:g}x"]
     expected += [f"{100 * lockstep['forward_share']:.0f}", f"{growth['seconds_for_a_query_many_over_few']:.2f}x"]
     assert told == expected
+
+
+def test_what_knowing_the_defence_brings_is_what_was_recorded() -> None:
+    lines = (ROOT / "results" / "benchmarks.jsonl").read_text(encoding="utf-8").splitlines()
+    found = [record for line in lines if (record := json.loads(line))["benchmark"] == "aware_attacks"][-1]["attacks"]
+    page = section((ROOT / "docs" / "attacks.md").read_text(encoding="utf-8"), "Attacks that know the defence")
+    told = {row[0].strip("`"): row[1:] for row in rows(page) if len(row) == 6}
+    assert set(told) == set(found)
+    for name, (accuracy, queries, changed, similarity, few) in told.items():
+        usual, limited = found[name]["usual"], found[name].get("few_words")
+        assert accuracy == f"{100 * usual['held'] / usual['texts']:.1f} %" and queries == f"{usual['queries']:.0f}"
+        assert changed == f"{100 * usual['changed']:.1f} %" and similarity == f"{usual['similarity']:.3f}"
+        assert few == (f"{100 * limited['held'] / limited['texts']:.1f} %" if limited else "-")
+        assert f"{usual['texts']} reviews" in page and f"{usual['clean']} right before" in page
 
 
 def test_the_quality_of_resources_is_that_of_the_manifests() -> None:
