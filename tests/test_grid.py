@@ -121,7 +121,7 @@ def test_all_mistakes_are_told_at_once_with_places_and_suggestions(write: Write)
         """))
     expected = {
         "nme": "did you mean 'name'?", "text": "unknown key", "samples": "expected a whole number, got 'many'",
-        "seeds": "1 is there 2 times", "modes": "did you mean 'transfer'?", "scores": "at least one",
+        "seeds": "1 is there 2 times", "modes[1]": "did you mean 'transfer'?", "scores": "at least one",
         "draws": "at least 0, got -1",
         "defences[1]": "unknown defence 'dmd': did you mean 'ddm'?", "defences": "plain is there 2 times",
         "defences[3]": "defence is missing", "defences[4].preset": "did you mean 'paper'?",
@@ -232,7 +232,8 @@ def test_only_some_cells_with_what_they_need(write: Write) -> None:
     assert [task.cell.file_name for task in plan.tasks] == [
         "rotten-tomatoes.minilm.plain.textfooler.adaptive.1.jsonl",
         "rotten-tomatoes.minilm.ddm.textfooler.transfer.1.jsonl"]
-    assert make_plan(small(write), only="nothing like it").tasks == []
+    with pytest.raises(OptionError, match=r"no cell's name contains 'ddm\.textfoler'.*textfooler\.adaptive\.0"):
+        make_plan(small(write), only="ddm.textfoler")
 
 
 # The grids that come along

@@ -428,7 +428,7 @@ def hostile_cells() -> list[CellRecords]:
                    words=len(text.split()), reason=text, hidden=((0, 4, 0), (2, 10**6, 0), (-3, 1, 0)))
             for n, text in enumerate(HOSTILE)]
     names = ["<b>&\"'", "\u202eevil\ud800"]
-    return [cell('a<b>"&', f"x'{n}>", [row], labels=names, preset="<i>", options={"<u>": "</table>"},
+    return [cell("a+b", f"x{n}", [row], labels=names, preset="<i>", options={"<u>": "</table>"},
                  about={"revision": "<script>"}, defence={"name": "<b>", "x": "\u202e"}) for n, row in enumerate(rows)]
 
 

@@ -327,6 +327,16 @@ def test_one_draw_does_not_decide_about_transferred_texts(
     assert any((one.outcome == "succeeded") != (one.predicted != one.label) for one in shown)  # a draw that misled
 
 
+def test_noise_makes_no_attack_of_a_text_that_was_not_changed(
+    victims: dict[str, DefendedClassifier], data: Dataset, tmp_path: Path,
+) -> None:
+    source = measured(CELL, victims["plain"], data, tmp_path, protocol=replace(FEW, samples=None))
+    found = measured(replace(CELL, defence="blurred", mode="transfer"), blurred(victims["plain"], "fresh"), data,
+                     tmp_path, source=source, protocol=replace(FEW, samples=None))
+    same = [one for one in found.results if one.adversarial is None]
+    assert same and all(one.clean == one.predicted and one.outcome in ("skipped", "failed") for one in same)
+
+
 class Shortened(Defence):
     """Rewrites a text: without its last word."""
 

@@ -55,7 +55,7 @@ def test_no_two_cells_share_a_file(mode: str, seed: int, scores: str, name: str)
     assert rest == (["calibrated", "jsonl"] if scores == "calibrated" else ["jsonl"])
 
 
-@pytest.mark.parametrize("name", ["", "a.b", "../x", "a/b", "a b", "new\nline", "a\x00b"])
+@pytest.mark.parametrize("name", ["", "a.b", "../x", "a/b", "a b", "new\nline", "a\x00b", "[a]", "*b", "a|b", "<b>"])
 def test_names_that_are_no_part_of_a_files_name_are_refused(name: str) -> None:
     with pytest.raises(OptionError, match="part of a file's name"):
         replace(CELL, defence=name)
@@ -147,7 +147,7 @@ def test_a_half_of_a_character_does_not_stop_a_report(tmp_path: Path) -> None:
     (tmp_path / "failures.jsonl").write_text(json.dumps(failure) + "\n")
     result = CliRunner().invoke(app, ["report", str(tmp_path)])
     assert result.exit_code == 0, result.output
-    assert "\\ud800" in (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert "a \ufffd" in (tmp_path / "report.md").read_text(encoding="utf-8")
 
 
 def test_damaged_files_and_failed_cells_are_told_and_the_rest_counts(tmp_path: Path) -> None:
@@ -215,11 +215,25 @@ def test_a_text_that_is_there_twice_is_done_again(tmp_path: Path) -> None:
     assert read_cell(path).results == [RESULT, replace(RESULT, index=4)]
 
 
+def test_cells_that_were_not_begun_are_told(tmp_path: Path) -> None:
+    write(tmp_path / "records" / CELL.file_name, RESULT)
+    other = replace(CELL, seed=1).file_name
+    (tmp_path / "cells.txt").write_text(f"{CELL.file_name}\n{other}\n")
+    found = read_cells(tmp_path)
+    assert len(found.cells) == 1 and len(found.problems) == 1
+    assert f"1 of 2 cells of its grid are not begun yet, the first: {other[:-6]}" in found.problems[0]
+    write(tmp_path / "records" / other, RESULT, cell=replace(CELL, seed=1).as_dict())
+    assert read_cells(tmp_path).problems == []
+
+
 def test_a_folder_without_records_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="dualmask bench GRID"):
         read_cells(tmp_path)
     with pytest.raises(DataError, match="does not exist"):
         read_cells(tmp_path / "nowhere")
+    (tmp_path / "bad.jsonl").write_text("?\n")
+    with pytest.raises(DataError, match=r"1 things went wrong, the first: .*bad\.jsonl, line 1"):
+        read_cells(tmp_path)
 
 
 def test_what_made_a_record_is_told_without_loading_torch() -> None:

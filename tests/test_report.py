@@ -30,7 +30,7 @@ from dualmask.reporting.entries import WORST, Entry, entries
 from dualmask.reporting.page import html
 from dualmask.reporting.report import CLEAN, Report, Table, build_report
 from dualmask.reporting.report_latex import escaped, latex
-from dualmask.reporting.report_tables import headline, markdown
+from dualmask.reporting.report_tables import headline, markdown, rendered
 from dualmask.results import FAULTS, AttackResult, Outcome, as_line, tally
 
 OUTCOMES: Mapping[str, Outcome] = {"+": "failed", "-": "succeeded", "s": "skipped", "q": "out-of-queries",
@@ -192,10 +192,42 @@ def test_the_worst_case_tells_what_it_stands_on() -> None:
     assert headline(usual)[1][2:] == ["100.0", "0.0", "50.0", "0.0 (2 x 1)", "2 x 1"]
 
 
-def test_calibrated_scores_have_their_worst_case_too() -> None:
-    found = report(cell("++-+", defence="ddm"), cell("+-++", defence="ddm", scores="calibrated"))
-    worst = table(found, scores="calibrated").lines[0].robust(WORST)
-    assert worst and worst.mean == 0.5 and WORST not in table(found).columns
+def test_messages_stay_on_their_line_and_bring_no_marks() -> None:
+    hostile = "no <script>\n## room\u202e\x1b[31m"
+    found = build_report(Loaded([cell("+-", header={"preset": "a\n# b"})], [hostile]), title="x\n# y")
+    text = markdown(found)
+    assert "<script>" not in text and "\u202e" not in text and "\x1b" not in text
+    assert [line for line in text.splitlines() if line.startswith(("# y", "## room", "# b"))] == []
+
+
+def test_labels_of_tables_are_unique_in_latex() -> None:
+    text = latex(report(cell("+-", data="\u30c7"), cell("+-", data="\u8cc7")))
+    labels = re.findall(r"\\label\{(.*?)\}", text)
+    assert len(labels) == len(set(labels)) == 2 and escaped("a--b") == "a-{}-b"
+
+
+def test_an_attack_that_was_set_otherwise_is_told_so() -> None:
+    header = {"attack": "deepwordbug", "preset": "paper", "changed": {"queries": 20}}
+    found = report(cell("+q-q", attack="dwb-20", header=header), cell("+-", attack="pwws", header={"attack": "pwws"}))
+    told = "dwb-20 is deepwordbug with queries 20"
+    assert told in markdown(found) and told in latex(found) and told in html(found) and "pwws is" not in markdown(found)
+
+
+@pytest.mark.parametrize(("outcomes", "severity"), [("qq+", "serious"), ("q++++", "caution"), ("q+++++++++", None)])
+def test_a_budget_that_ends_attacks_is_a_reason_for_doubt(outcomes: str, severity: str | None) -> None:
+    doubts = [one for one in report(cell(outcomes)).doubts if one.name == "stopped by the budget"]
+    assert [one.severity for one in doubts] == ([severity] if severity else [])
+
+
+def test_a_worst_case_stands_beside_the_attacks_it_is_over() -> None:
+    """Over the usual attacks in their table, over all in that of those which know the defence; elsewhere none."""
+    cells = [cell("++-+", defence="ddm"), cell("+-++", defence="ddm", scores="calibrated"),
+             cell("-+++", defence="ddm", mode="defence-aware", attack="steering")]
+    found = report(*cells)
+    assert WORST not in table(found, scores="calibrated").columns and WORST not in table(found).columns
+    worst = table(found, mode="defence-aware").lines[0].robust(WORST)
+    assert worst and worst.mean == 0.25
+    assert report(*cells[:2]).worst == ()
 
 
 def test_rows_that_a_table_does_not_have_are_not_tested_in_it() -> None:
@@ -414,6 +446,7 @@ Cells = Sequence[CellRecords]
 DOUBTS: Mapping[str, tuple[Cells, Cells]] = {
     "SUCC is not 1 - CAA/CLA": ([many(5, 5, clean=0)], [many(5, 5)]),
     "hardly any query": ([many(9, 1, queries=1)], [many(9, 1, queries=3)]),
+    "stopped by the budget": ([cell("qq+")], [cell("q+++++++++")]),
     "scores do not move": ([many(30, 5, probability_after=0.9)], [many(30, 5, probability_after=0.8)]),
     "not asked again": ([ddm(5, 5, **noisy(eot=10))], [ddm(5, 5, draws=10, wrong_draws=9, **noisy(eot=10))]),
     "one draw": ([ddm(5, 5, **noisy(eot=1))], [ddm(5, 5, header={"noise": "none", "eot": 1})]),
@@ -529,7 +562,7 @@ def test_markdown_lines_up_and_says_what_stands_behind() -> None:
     assert re.search(r"\| ddm +\| textfooler \| 100\.0 ± 0\.0 \[.*\] +\| 42\.5 ± 3\.5 \[.*\| 100 x 2 +\| 30 \(20\) +"
                      r"\| 10\.0", text)
     assert "< 0.001" in text and "on 100 x 2" in text
-    assert "| a\\|b " in markdown(report(many(1, 1, defence="a|b")))
+    assert rendered([["x"], ["a|b\nc"]]).splitlines()[2] == "| a\\|b c |"
     for block in re.findall(r"(?:^\|.*\n)+", text, re.M):
         assert len({len(line) for line in block.splitlines()}) == 1
 
@@ -548,15 +581,16 @@ def test_the_headline_is_short() -> None:
 
 
 def test_latex_marks_and_escapes() -> None:
-    cells = [many(20, 80, data="a_b&c"), many(60, 40, defence="free_lb++", data="a_b&c"),
-             many(70, 30, defence="ddm", data="a_b&c")]
+    cells = [many(20, 80, data="a_b"), many(60, 40, defence="free_lb++", data="a_b"),
+             many(70, 30, defence="ddm", data="a_b")]
     text = latex(report(*cells))
     assert r"free\_lb++ & \textbf{100.0} & \underline{60.0}$^\dagger$ & \underline{40.0}" in text
     assert r"ddm & \textbf{100.0} & \textbf{70.0}$^\dagger$ & \textbf{30.0}" in text
-    assert r"a\_b\&c, bert, adaptive" in text and "booktabs" in text.splitlines()[0]
+    assert r"a\_b, bert, adaptive" in text and "booktabs" in text.splitlines()[0]
     assert text.count(r"\begin{") == text.count(r"\end{") and text.count("{") == text.count("}")
     rows = [line for line in text.splitlines() if line.endswith(r"\\") and "multicolumn" not in line]
     assert {len(re.findall(r"(?<!\\)&", line)) for line in rows} == {3}
+    assert escaped("a&b") == r"a\&b"
     assert escaped(r"50 % \ {x} ~ ^ # $ < 1") == (r"50 \% \textbackslash{} \{x\} \textasciitilde{} \textasciicircum{} "
                                                  r"\# \$ $<$ 1")
 
@@ -669,7 +703,7 @@ def test_a_report_needs_no_torch(tmp_path: Path) -> None:
     write(tmp_path / "out", many(3, 1), ddm(2, 2))
     code = ("import sys; from pathlib import Path\n"
             "from dualmask.evaluation.records import read_cells; from dualmask.reporting.report import build_report\n"
-            "from dualmask.reporting.report_tables import headline, markdown\n"
+            "from dualmask.reporting.report_tables import headline, markdown, rendered\n"
             "from dualmask.reporting.report_latex import latex; from dualmask.reporting.comparison import compare\n"
             "folder = Path(sys.argv[1]); report = build_report(read_cells(folder))\n"
             "markdown(report), latex(report), headline(report), compare(folder, folder)\n"

@@ -77,17 +77,20 @@ def tally_table(results: Sequence["AttackResult"], counts: "Tally", seconds: flo
     """Outcomes and costs."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold")
+    shown_only = counts.queries == 0 and counts.attacked > 0  # texts that were made against another victim
     for name, count in counts.outcomes.items():
         if count or name in ("succeeded", "failed", "skipped"):
             reason = next((one.reason for one in results if one.outcome == name and one.reason), "")
-            table.add_row(name, f"{count:,}", MEANING[name] + (f"; the first: {reason}" if reason else ""))
+            meaning = SHOWN_ONLY.get(name, MEANING[name]) if shown_only else MEANING[name]
+            table.add_row(name, f"{count:,}", meaning + (f"; the first: {reason}" if reason else ""))
     found = robustness(results)
     whole = f"of the texts without a fault; {found.faults:,} left out" if found.faults else "of all texts"
     table.add_row("accuracy before", *share(found.right, found.texts, whole))
     table.add_row("accuracy under attack", *share(found.right - found.flipped, found.texts, whole))
     table.add_row("attack success", *share(found.flipped, found.right, "of those right before"))
-    table.add_row("queries", f"{counts.queries:,.1f}",
-                  f"a text attacked; the victim read {counts.rows:,.1f}, the last check included")
+    if not shown_only:
+        table.add_row("queries", f"{counts.queries:,.1f}",
+                      f"a text attacked; the victim read {counts.rows:,.1f}, the last check included")
     if counts.gradients:
         table.add_row("gradients", f"{counts.gradients:,.1f}", "backward passes a text attacked")
     if counts.changed is not None:
@@ -104,6 +107,9 @@ MEANING = {
     "out-of-time": "the time limit came first", "unconfirmed": "the victim did not repeat its answer",
     "victim-error": "no usable answer", "attack-error": "a fault of the attack itself",
 }
+
+
+SHOWN_ONLY = {"succeeded": "another label for the text that was shown", "failed": "the same label for it"}
 
 
 def share(part: int, whole: int, meaning: str) -> tuple[str, str]:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A grid in the terminal: its plan, how far it is and how long it may still take, and what failed."""
 
+import json
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -18,7 +20,7 @@ from dualmask.evaluation.bench import Outcome, Watch
 from dualmask.evaluation.grid import Grid
 from dualmask.evaluation.plan import Job, Plan, Task
 from dualmask.evaluation.records import Cell
-from dualmask.evaluation.standing import Pace, Standing, TimeLeft, measured, untrained
+from dualmask.evaluation.standing import MODELS, Pace, Standing, TimeLeft, measured, untrained
 from dualmask.reporting.report import Report
 from dualmask.reporting.report_tables import NOTHING, headline
 from dualmask.results import AttackResult
@@ -42,6 +44,8 @@ class Board(Watch):
         self.states: dict[Cell, str] = {}
         self.untrained: list[Job] = []
         self.now = Text()
+        self.out, self.began = Path(), 0.0
+        self.log: Path | None = None  # of the training that is under way
         self.live = Live(console=console, get_renderable=self.table, refresh_per_second=2, transient=True)
 
     def __enter__(self) -> Self:
@@ -57,18 +61,20 @@ class Board(Watch):
     # What the run tells
 
     def start(self, grid: Grid, plan: Plan, standings: dict[Cell, Standing], out: Path) -> None:
-        self.plan, self.standings = plan, dict(standings)
+        self.plan, self.standings, self.out = plan, dict(standings), out
         self.states = {cell: state_of(one) for cell, one in standings.items()}
         self.wanted = expected_texts(grid, plan, standings)
         self.untrained, self.pace = untrained(plan, standings, out), measured(plan, standings, out)
         self.say(Text(f"{grid.name}: {counts(self.states)} in {out}; {told(self.left())}"))
 
     def training(self, job: Job) -> None:
-        self.now = Text(f"{'training' if job in self.untrained else 'loading'} {job.name}")
+        self.now, self.began = Text(f"loading {job.name}"), time.monotonic()
         if job in self.untrained:
+            self.now, self.log = Text(f"training {job.name}"), self.out / MODELS / job.name / "training.jsonl"
             self.say(self.now)
 
     def trained(self, job: Job, seconds: float) -> None:
+        self.log = None
         if job in self.untrained:
             self.untrained.remove(job)
             self.pace.learn_training(job, seconds)
@@ -122,10 +128,21 @@ class Board(Watch):
             signs = Text.assemble(*(SIGNS[self.states[task.cell]] for task in job.tasks))
             table.add_row(job.name, signs, lowest(job, self.standings))
         legend = Text.assemble(*(part for name, sign in SIGNS.items() for part in (sign, f" {name}  ")), style="dim")
-        return Group(table, legend, self.now, Text(f"{counts(self.states)}; {told(self.left())}"))
+        now = self.now if self.log is None else Text.assemble(
+            self.now, f": {time.monotonic() - self.began:.0f} s{last_step(self.log)}")
+        return Group(table, legend, now, Text(f"{counts(self.states)}; {told(self.left())}"))
 
     def open(self, job: Job) -> bool:
         return any(self.states[task.cell] not in ("done", "failed") for task in job.tasks)
+
+
+def last_step(log: Path) -> str:
+    """How far a training is, by what it last wrote down."""
+    try:
+        found = json.loads(log.read_text(encoding="utf-8").splitlines()[-1])
+        return f", step {found['step']:,}, loss {found['loss']:.2f}" if found["event"] == "step" else ""
+    except (OSError, ValueError, KeyError, IndexError):
+        return ""
 
 
 def state_of(found: Standing) -> str:
@@ -150,6 +167,8 @@ def progress(cell: Cell, found: Standing, wanted: int | None) -> str:
     measured_texts = found.texts - found.faults
     name = cell.file_name.removesuffix(".jsonl")
     line = f"{name}: {found.texts:,}" + (f" of {wanted:,}" if wanted and wanted != found.texts else "") + " texts"
+    if wanted and found.texts < wanted:  # texts that were wrong from the start end first: shares would mislead
+        return f"{line}, {found.flipped:,} fooled, {found.right - found.flipped:,} held"
     if measured_texts:
         line += (f", {found.right / measured_texts:.1%} right before and "
                  f"{(found.right - found.flipped) / measured_texts:.1%} under attack")
@@ -171,9 +190,9 @@ def told(left: TimeLeft) -> str:
     if not left.seconds and not left.unknown:
         return "nothing left"
     if not left.seconds:
-        return f"time left not known yet ({left.unknown:,} cells and trainings of kinds that were not measured)"
+        return "time left not known yet"
     about = next(f"{left.seconds / size:{form}} {unit}" for least, size, form, unit in UNITS if left.seconds >= least)
-    rest = f", without {left.unknown:,} cells and trainings of kinds not measured yet" if left.unknown else ""
+    rest = f", not counting {left.unknown:,} steps of kinds that were not measured yet" if left.unknown else ""
     return f"about {about} left{rest}"
 
 

@@ -68,6 +68,12 @@ class Method:
     def options_as_dict(self) -> dict[str, object]:
         return asdict(self.options)  # type: ignore[call-overload,no-any-return]
 
+    def changes(self, preset: str | None) -> dict[str, object]:
+        """The options that are not the preset's."""
+        named = self.presets.get(preset or "")
+        usual: object = make_options(self.Options, named.options if named else {})
+        return {name: value for name, value in self.options_as_dict().items() if value != getattr(usual, name)}
+
 
 M = TypeVar("M", bound=Method)
 

@@ -46,9 +46,9 @@ Settings = Annotated[list[str] | None, typer.Option(
 Options = Annotated[list[str] | None, typer.Option(
     metavar="NAME=VALUE", help="An option of the defence, as 'dualmask card' lists them; repeatable.")]
 AttackMode = Annotated[ModeName | None, typer.Option(
-    help="adaptive: the attack asks the model as it is. transfer: texts made against the network without its defence; "
-    "transfer-successful: those of them that fooled it. defence-aware: by an attack that knows the defence. Adaptive, "
-    "or the attack's own, unless given.")]
+    metavar="MODE", help="adaptive: the attack asks the model as it is. transfer: texts made against the network "
+    "without its defence; transfer-successful: those of them that fooled it. defence-aware: by an attack that knows "
+    "the defence. Adaptive, or the attack's own, unless given.")]
 Source = Annotated[Path | None, typer.Option(help="Records whose texts a transfer mode takes; made anew unless given.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on where a stopped run was.", rich_help_panel=RUNS)]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.", rich_help_panel=RUNS)]

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dualmask.text.differences import SHOWN
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -57,15 +59,17 @@ def show_outcome(console: "Console", grid: "Grid", outcome: "Outcome") -> None:
     from dualmask.display import own_command
     from dualmask.evaluation.records import RECORDS
 
-    if any((outcome.out / RECORDS).glob("*.jsonl")):
+    some = any((outcome.out / RECORDS).glob("*.jsonl"))
+    if some:
         show_figures(console, outcome.out)
     show_failures(console, outcome)
     if outcome.left:
         console.print(f"time is up: {len(outcome.left):,} cells were not begun; the same command goes on.")
     if outcome.failures:
         console.print(f"{len(outcome.failures):,} cells failed; the same command tries them again.")
-    console.print(Text.assemble("next: ", (shlex.join([own_command(), "report", str(outcome.out)]), "bold")),
-                  soft_wrap=True)
+    if some:
+        console.print(Text.assemble("next: ", (shlex.join([own_command(), "report", str(outcome.out)]), "bold")),
+                      soft_wrap=True)
 
 
 def show_figures(console: "Console", results: Path) -> None:
@@ -103,7 +107,7 @@ def report(
             (folder / name).write_text(rendered(made), encoding="utf-8", errors="backslashreplace")
             typer.echo(folder / name)
     for problem in made.problems:
-        typer.echo(f"left out: {problem}", err=True)
+        typer.echo(f"left out: {problem.translate(SHOWN)}", err=True)
 
 
 def compare(
@@ -133,4 +137,4 @@ def compare(
     (console if console.is_terminal else Console(width=160)).print(table)
     console.print("p: exact paired test over texts (McNemar's for one seed); corrected by Holm over this table.")
     for problem in found.problems:
-        typer.echo(f"left out: {problem}", err=True)
+        typer.echo(f"left out: {problem.translate(SHOWN)}", err=True)

@@ -151,7 +151,9 @@ def method_table(kinds: Iterable[type["Method"]], *, width: int = 200) -> Table:
         table.add_column(name, no_wrap=not long, overflow="fold", ratio=1 if long else None)
     for kind in kinds:
         paper = f"{kind.paper.authors}, {kind.paper.title}, {kind.paper.venue}" if kind.paper else "-"
-        cells = [kind.family, *([passes[kind]] if any(passes.values()) else []), "\n".join(kind.presets),
+        knows = getattr(kind, "against", ())
+        family = kind.family + (f"\nknows {', '.join(knows)}" if knows else "")
+        cells = [family, *([passes[kind]] if any(passes.values()) else []), "\n".join(kind.presets),
                  kind.card().summary, paper]
         table.add_row(Text(kind.name, "bold"), *cells[:len(columns)])
     return table
@@ -166,6 +168,8 @@ def method_card(kind: type["Method"]) -> Group:
         head.add_row(heading, Text(text))
     if kind.paper and kind.paper.link:
         head.add_row("Link", Text(kind.paper.link))
+    if knows := getattr(kind, "against", ()):
+        head.add_row("Knows", Text(f"the defence {' or '.join(knows)}: other victims are refused; mode defence-aware"))
     return Group(Text(f"{card.name}: {card.summary}\n", "bold"), head, *_options(kind))
 
 

@@ -41,7 +41,7 @@ class AttackResult:
     adversarial: Text | None  # the attack's last word, whether it succeeded or not
     clean: int | None  # the victim's label for the text
     predicted: int | None  # and for the attack's last word
-    probability: float | None  # the victim's probability of the true label before
+    probability: float | None  # of the true label before, as the attack saw it: under its temperature, if it had one
     probability_after: float | None
     queries: int  # texts asked about, each time
     rows: int  # texts that the victim read
@@ -150,8 +150,8 @@ def read_results(path: Path) -> tuple[dict[str, object], list[AttackResult]]:
                 else:
                     results.append(AttackResult.from_json(record))
             except (ValueError, RecursionError, DataError) as error:
-                raise DataError(f"{path}, line {number}: not a record ({error}) Restore the file, or write a new one "
-                                "(--overwrite).") from None
+                raise DataError(f"{path}, line {number}: not a record ({error}) Restore the file, or make a new "
+                                "one.") from None
     return header, results
 
 

@@ -20,11 +20,11 @@ RANKINGS: dict[str, Ranking] = {"swap": by_swapping, "deletion": by_deletion, "r
 
 @dataclass(frozen=True, kw_only=True)
 class FrequentOptions(AttackOptions):
-    neighbours: int = least(1, 50)
+    neighbours: int = least(1, 50)  # synonyms looked at for each word
     cosine: float = 0.5  # least cosine of word and synonym
     synonyms: str = "shipped"  # or a file of word vectors
     tagger: str = "shipped"  # or nltk, spacy:MODEL
-    ranking: Literal["swap", "deletion", "random"] = "swap"
+    ranking: Literal["swap", "deletion", "random"] = "swap"  # words by their best synonym, by deletion, by chance
     stop_words: StopWords = "textfooler"
     similarity: float | None = 0.840845057
     metric: Metric = "angular"
@@ -35,7 +35,7 @@ class FrequentOptions(AttackOptions):
 
 
 class Frequent(Attack):
-    """Synonyms that stay under the cut of a defence by frequency.
+    """Synonyms that are too frequent for the defence to mask.
 
     Paper: none; the idea is this library's, against DDM (Yang, Yang, Guo, Barthelemy 2026).
     Idea: a synonym that is rare becomes a mask and does nothing but that, so only those are tried that the defence

@@ -83,7 +83,7 @@ class Assault:
         """What a file of results says about how they came about."""
         attack, defence = self.attack, getattr(self.victim.classifier, "defence", None)
         return {"format": FORMAT, "attack": attack.name, "preset": attack.preset, "options": attack.options_as_dict(),
-                "seed": self.seed,
+                "changed": attack.changes(attack.preset), "seed": self.seed,
                 "sequential": attack.sequential, "tolerance": self.tolerance, "measure": self.measure,
                 "victim": self.victim.describe(), "labels": list(self.victim.labels),
                 "defence": None if defence is None else {"name": defence.name, **defence.options_as_dict()},

@@ -21,7 +21,7 @@ RANKINGS: dict[str, Ranking] = {"swap": by_swapping, "unk": by_unknown, "random"
 @dataclass(frozen=True, kw_only=True)
 class TypistOptions(AttackOptions):
     max_edits: int = least(0, 30)  # letters, over the whole text
-    ranking: Literal["swap", "unk", "random"] = "swap"
+    ranking: Literal["swap", "unk", "random"] = "swap"  # words by their best error, by an unknown word, by chance
     any_success: bool = True
     follow_words: bool = True  # a space makes two words of one
 

@@ -106,6 +106,8 @@ def read_grid(path: Path) -> Grid:
         near = sorted(other.name for other in path.parent.glob("*.toml")) if path.parent.is_dir() else []
         raise OptionError(f"{path} does not exist; give a grid's file (TOML)"
                           + (f". There: {', '.join(near)}" if near else ".")) from None
+    except IsADirectoryError:
+        raise OptionError(f"{path} is a folder; give a grid's file (TOML).") from None
     except UnicodeDecodeError as error:
         raise OptionError(f"{path}, byte {error.start}: not UTF-8; save the grid as UTF-8 text.") from None
     except tomllib.TOMLDecodeError as error:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dualmask.attacks import ATTACKS, aware_of
+from dualmask.errors import OptionError
 from dualmask.evaluation.grid import AttackEntry, DataEntry, DefenceEntry, EncoderEntry, Grid
 from dualmask.evaluation.records import MODES, TRANSFER, Cell, Mode, Scores
 
@@ -54,7 +55,11 @@ def make_plan(grid: Grid, *, only: str = "") -> Plan:
     jobs = [Job(data=data, encoder=encoder, defence=defence, seed=seed, tasks=tuple(
                 tasks(grid, defence, Cell(data.name, encoder.name, defence.name, "-", "adaptive", seed), source)))
             for seed in grid.seeds for data in grid.data for encoder in grid.encoders for defence in order]
-    return Plan(tuple(chosen(jobs, only)), tuple(notes(grid, source)))
+    found = tuple(chosen(jobs, only))
+    if only and not found:
+        names = [task.cell.file_name.removesuffix(".jsonl") for job in jobs for task in job.tasks]
+        raise OptionError(f"no cell's name contains '{only}'; they are called {', '.join(names[:3])} and so on.")
+    return Plan(found, tuple(notes(grid, source)))
 
 
 def tasks(grid: Grid, defence: DefenceEntry, cell: Cell, source: DefenceEntry | None) -> Iterator[Task]:

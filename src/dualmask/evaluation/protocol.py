@@ -198,6 +198,7 @@ def answered(classifier: DefendedClassifier, made: Sequence[AttackResult], *, dr
 
 def transferred(made: AttackResult, before: tuple[float, ...], after: tuple[float, ...]) -> AttackResult:
     """The record of a replayed text. It cost the defended classifier no query: nothing was asked of it."""
+    after = before if made.adversarial is None else after  # noise must not make an attack of none
     outcome: Outcome = "failed"
     if made.outcome in FAULTS:
         outcome = made.outcome

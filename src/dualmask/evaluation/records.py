@@ -26,7 +26,9 @@ Mode = Literal[
 Scores = Literal["raw", "calibrated"]  # what the attack sees: the classifier's own probabilities, or with a temperature
 MODES: tuple[Mode, ...] = get_args(Mode)
 TRANSFER: tuple[Mode, ...] = ("transfer", "transfer-successful")
-RECORDS, FAILURES = "records", "failures.jsonl"  # of a run's folder: record files, and cells that could not be filled
+RECORDS = "records"  # of a run's folder: its files of records
+FAILURES = "failures.jsonl"  # cells that could not be filled
+CELLS = "cells.txt"  # the names of all files of records that its grid asks for
 NO_RECORDS = (FAILURES, "training.jsonl")  # what else there is of this ending: that, and logs of training
 
 
@@ -44,7 +46,7 @@ class Cell:
 
     def __post_init__(self) -> None:
         for name in (self.data, self.encoder, self.defence, self.attack):
-            if not isinstance(name, str) or not name or set(name) & set(" ./\\\n") or not name.isprintable():
+            if not isinstance(name, str) or not name or not all(one.isalnum() or one in "-_+" for one in name):
                 raise OptionError(f"'{name}' can't be part of a file's name; use letters, digits, '-', '_' and '+'.")
         if self.mode not in MODES or self.scores not in get_args(Scores):
             raise OptionError(f"{self.mode}, {self.scores}: expected one of {', '.join(MODES)}, with raw or calibrated "
@@ -123,13 +125,15 @@ def check_classes(path: Path, classes: int, results: Sequence[AttackResult]) -> 
 def read_cells(folder: Path) -> Loaded:
     """A file of records, or all of a run, of several runs, or of a folder. A damaged one is named, the others count."""
     cells, problems = [], [problem for path in sorted(folder.rglob(FAILURES)) for problem in failures(path)]
+    problems += [problem for path in sorted(folder.rglob(CELLS)) for problem in not_begun(path)]
     for path in record_files(folder):
         try:
             cells.append(read_cell(path))
         except (DataError, OSError) as error:
             problems.append(str(error))
-    if not cells and not problems:
-        raise DataError(f"no records (*.jsonl) below {folder}; make some with 'dualmask bench GRID'.")
+    if not cells:
+        others = f"; {len(problems):,} things went wrong, the first: {problems[0]}" if problems else ""
+        raise DataError(f"no records (*.jsonl) below {folder}; make some with 'dualmask bench GRID'{others or '.'}")
     return Loaded(sorted(cells, key=lambda one: one.cell), problems)
 
 
@@ -146,6 +150,14 @@ def failures(path: Path) -> Iterator[str]:
             yield f"failed: {Cell.from_dict(found['cell']).file_name}: {found['reason']}"
         except (ValueError, KeyError, TypeError, DataError, OptionError) as error:
             yield f"{path}, line {number}, can't be read: {error}"
+
+
+def not_begun(path: Path) -> list[str]:
+    """That a run lacks cells which its grid asks for."""
+    names = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    lacking = [name for name in names if not (path.parent / RECORDS / name).exists()]
+    told = f"{path.parent}: {len(lacking):,} of {len(names):,} cells of its grid are not begun yet, the first: "
+    return [told + lacking[0].removesuffix(".jsonl")] if lacking else []
 
 
 def record_files(folder: Path) -> Iterator[Path]:

@@ -41,13 +41,22 @@ def checked(
         at = f"{place}.{name}" if place else name
         if name not in known:
             mistakes.add(at, "unknown key" + (did_you_mean(name, known) if known else "; there are none."))
-        elif wrong := mismatch(value, hints[name]):
-            mistakes.add(at, f"{wrong}, got {value!r:.40}")
+        elif wrong := mismatches(value, hints[name], at):
+            for where, told in wrong:
+                mistakes.add(where, told)
         elif isinstance(value, int) and value < (least or {}).get(name, value):
             mistakes.add(at, f"expected at least {(least or {})[name]}, got {value}")
         else:
             found[name] = tuple(value) if isinstance(value, list) else value
     return found
+
+
+def mismatches(value: object, hint: Any, place: str) -> list[tuple[str, str]]:
+    """Of a list every item that does not fit, with its place."""
+    items = [(place, value, hint)]
+    if get_origin(hint) is tuple and isinstance(value, list):
+        items = [(f"{place}[{number}]", one, get_args(hint)[0]) for number, one in enumerate(value)]
+    return [(where, f"{wrong}, got {one!r:.40}") for where, one, kind in items if (wrong := mismatch(one, kind))]
 
 
 def mismatch(value: object, hint: Any) -> str:
@@ -59,10 +68,8 @@ def mismatch(value: object, hint: Any) -> str:
     if origin in (Union, UnionType):
         return "" if value == "none" and NoneType in parts else mismatch(value, parts[0])
     if origin is tuple:
-        if not isinstance(value, list):
-            return "expected a list"
-        return next((f"item {number}: {wrong}" for number, one in enumerate(value)
-                     if (wrong := mismatch(one, parts[0]))), "")
+        return "" if isinstance(value, list) and not any(mismatch(one, parts[0]) for one in value) \
+            else f"expected a list of {KINDS.get(parts[0], 'values')}"
     if isinstance(origin, type) and issubclass(origin, Mapping):
         fits = isinstance(value, Mapping) and not any(mismatch(one, parts[1]) for one in value.values())
         return "" if fits else "expected a table" + (" of text" if parts[1] is str else "")

@@ -190,7 +190,7 @@ def worst_cases(found: Iterable[Entry]) -> list[Worst]:
         usual = [one for one in group if one.key.mode == "adaptive" and one.key.scores == "raw"]
         if len(usual) > 1:
             worst.append(worst_of(usual, "adaptive"))
-        if len(group) > max(len(usual), 1):
+        if len(group) > 1 and any(one.key.mode == "defence-aware" for one in group):
             worst.append(worst_of(group, "every"))
     return worst
 

@@ -97,6 +97,16 @@ def idle(entry: Entry) -> Iterator[Finding]:
                       f"at most {HARDLY} queries; its constraints left it nothing to try there.", (entry.key,))
 
 
+def stopped(entry: Entry) -> Iterator[Finding]:
+    """An attack whose budget ends before its search does has not been withstood."""
+    tried = attacked(entry)
+    short = [one for one in tried if one.outcome in ("out-of-queries", "out-of-time")]
+    if 10 * len(short) > len(tried):
+        yield Finding("stopped by the budget", "serious" if 2 * len(short) > len(tried) else "caution",
+                      f"{named(entry.key)}: on {percent(len(short), len(tried))} attacked texts the budget of queries "
+                      "or seconds ended the attack, not its search; with more it may find more.", (entry.key,))
+
+
 def no_slope(entry: Entry) -> Iterator[Finding]:
     """Scores that never move guide no search."""
     withstood = [one for one in attacked(entry) if one.outcome != "succeeded" and one.queries > HARDLY
@@ -106,7 +116,8 @@ def no_slope(entry: Entry) -> Iterator[Finding]:
         yield Finding("scores do not move", "caution",
                       f"{named(entry.key)}: on {percent(len(still), len(withstood))} texts that held, the attack could "
                       "not move the true label's probability by 0.0001. Scores may be masked or the model "
-                      "over-confident; look at calibrated scores and at attacks that need none.", (entry.key,))
+                      "over-confident; look at scores of another temperature and at attacks that need none.",
+                      (entry.key,))
 
 
 def noise(entry: Entry) -> Iterator[Finding]:
@@ -193,10 +204,12 @@ def defence_off(entry: Entry) -> Iterator[Finding]:
     if points(entry.clean.mean) == points(entry.undefended.mean):
         asked = [one for one in entry.results if one.undefended is not None and one.clean is not None]
         other = sum(one.undefended != one.clean for one in asked)
-        yield Finding("clean accuracy unchanged", "note" if other else "serious",
+        enough = len(asked) >= 20  # fewer may all keep their labels
+        yield Finding("clean accuracy unchanged", "serious" if enough and not other else "note",
                       f"{named(entry.key)}: clean accuracy is {points(entry.clean.mean)} with the defence on and off; "
                       f"it changed the label of {other} of {len(asked)} clean texts. "
-                      + ("The two may agree by chance." if other else "Was it switched on?"), (entry.key,))
+                      + ("Was it switched on?" if enough and not other else "The two may agree by chance."),
+                      (entry.key,))
 
 
 def faults(entry: Entry) -> Iterator[Finding]:
@@ -208,4 +221,4 @@ def faults(entry: Entry) -> Iterator[Finding]:
                       f"texts, which are left out (most often, {times} times: {reason:.120}).", (entry.key,))
 
 
-CHECKS: Sequence[Check] = (contradictions, idle, no_slope, noise, invalid, short_texts, defence_off, faults)
+CHECKS: Sequence[Check] = (contradictions, idle, stopped, no_slope, noise, invalid, short_texts, defence_off, faults)

@@ -65,7 +65,8 @@ def unique(rows: Iterable[Sequence[str]]) -> list[Sequence[str]]:
 def settings(value: object) -> str:
     if not isinstance(value, Mapping):
         return "" if value is None else str(value)
-    return ", ".join(f"{key} {short(item)}" for key, item in value.items() if key != "name")
+    return ", ".join(f"{key} ({settings(item)})" if isinstance(item, Mapping) else f"{key} {short(item)}"
+                     for key, item in value.items() if key != "name")
 
 
 def short(value: object) -> str:

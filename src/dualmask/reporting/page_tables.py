@@ -8,7 +8,7 @@ from dualmask.reporting.comparison import PairedTest, listed
 from dualmask.reporting.entries import WORST, Share, Worst
 from dualmask.reporting.findings import counted
 from dualmask.reporting.report import Gap, Line, Table
-from dualmask.reporting.report_tables import MODE_WORDS, number, probability, table_title
+from dualmask.reporting.report_tables import MODE_WORDS, attack_names, number, probability, table_title
 
 BETTER, WORSE = "†", "‡"
 
@@ -135,6 +135,7 @@ def short_of(line: Line, column: str) -> str:
 def notes(table: Table) -> str:
     """What the signs of a table mean, those that it has."""
     lines = ["All figures are per cent of texts; [brackets] hold the 95 % interval over texts (Wilson)."]
+    lines += [f"{shown(told)}." for told in attack_names(table)]
     if any(share.deviation is not None for line in table.lines if (share := line.clean)):
         lines.append("± is the standard deviation over training seeds.")
     if any(table.place(line.defence, column) for line in table.lines for column in table.columns):

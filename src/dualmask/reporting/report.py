@@ -4,7 +4,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dualmask.evaluation.records import MODES, TRANSFER, CellRecords, Loaded, Mode, Scores
+from dualmask.evaluation.records import MODES, CellRecords, Loaded, Mode, Scores
 from dualmask.reporting.comparison import PairedTest, paired_tests
 from dualmask.reporting.doubts import find_doubts
 from dualmask.reporting.entries import (
@@ -190,10 +190,9 @@ def make_table(
 
 
 def scope_of(mode: Mode, scores: Scores) -> Scope | None:
-    """The worst case that a table shows; attacks with more knowledge, or other scores, are added to the usual ones."""
-    if mode in TRANSFER:
-        return None
-    return "adaptive" if (mode, scores) == ("adaptive", "raw") else "every"
+    """The worst case that a table shows: over its own attacks or, of those that know the defence, over all."""
+    scopes: dict[tuple[Mode, Scores], Scope] = {("adaptive", "raw"): "adaptive", ("defence-aware", "raw"): "every"}
+    return scopes.get((mode, scores))
 
 
 def make_line(group: Sequence[Entry], worst: Worst | None, reported: ReportedTable) -> Line:

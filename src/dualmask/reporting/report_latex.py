@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from dualmask.reporting.entries import WORST, Share
 from dualmask.reporting.report import CLEAN, Line, Report, Table, rank
-from dualmask.reporting.report_tables import MODE_WORDS, mode_name, reported_rows
+from dualmask.reporting.report_tables import MODE_WORDS, attack_names, mode_name, reported_rows
 from dualmask.reporting.reported import CAUTION
 
-PREAMBLE = "% Put \\usepackage{booktabs} and \\usepackage{graphicx} into the preamble."
+PREAMBLE = ("% Put \\usepackage{booktabs} and \\usepackage{graphicx} into the preamble. Names with letters beyond "
+            "Latin ones need\n% lualatex or xelatex and a font that has them.")
 MARKS = {1: r"\textbf", 2: r"\underline"}
 SPECIAL = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
@@ -26,12 +27,12 @@ TESTED = (r"$^\dagger$ differs from plain on the same texts (exact paired test o
 
 def escaped(text: str) -> str:
     """Names and sentences as LaTeX prints them."""
-    return re.sub("|".join(map(re.escape, SPECIAL)), lambda found: SPECIAL[found[0]], text)
+    return re.sub("|".join(map(re.escape, SPECIAL)), lambda found: SPECIAL[found[0]], text).replace("--", "-{}-")
 
 
 def latex(report: Report) -> str:
     """All tables: best bold, second underlined, a dagger where a test against plain found a difference."""
-    parts = [PREAMBLE, *map(latex_table, report.tables)]
+    parts = [PREAMBLE, *(latex_table(table, number) for number, table in enumerate(report.tables, start=1))]
     rows = [[escaped(cell) for cell in row] for row in reported_rows(report)]
     if len(rows) > 1:
         caption = f"Reported beside measured. {CAUTION} Source: {report.reported.source}."
@@ -40,13 +41,13 @@ def latex(report: Report) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def latex_table(table: Table) -> str:
+def latex_table(table: Table, number: int) -> str:
     worst = WORST in table.columns
     names = [rf"\multicolumn{{2}}{{c}}{{{escaped(attack)}}}" for attack in table.attacks]
     rules = "".join(rf"\cmidrule(lr){{{2 * place + 3}-{2 * place + 4}}}" for place in range(len(table.attacks)))
     heads = [joined(["", "", *names, *(["worst case"] if worst else [])]) + rules,
              joined(["defence", "CLA", *(r"CAA & SUCC" for _ in table.attacks), *(["CAA"] if worst else [])])]
-    label = re.sub(r"[^a-z0-9]+", "-", f"{table.data} {table.encoder} {mode_name(table)}".lower())
+    label = re.sub(r"[^a-z0-9]+", "-", f"{number} {table.data} {table.encoder} {mode_name(table)}".lower()).strip("-")
     return floated("lr" + "rr" * len(table.attacks) + "r" * worst, heads, map(joined, lines(table)),
                    caption=caption(table), label=f"tab:{label}")
 
@@ -57,7 +58,8 @@ def caption(table: Table) -> str:
     about = f"{table.data}, {table.encoder}, {mode_name(table)}: {MODE_WORDS[table.mode]}."
     count = f" {behind(shares)}; the intervals over texts (Wilson, 95 %) are at most ±{50 * widest:.1f} points."
     seeds = " Subscripts are standard deviations over seeds." if any(share.seeds > 1 for share in shares) else ""
-    return escaped(f"{about} {READING}.{count}{seeds}") + (f" {TESTED}." if table.tests else "")
+    names = "".join(f" {told}." for told in attack_names(table))
+    return escaped(f"{about} {READING}.{count}{seeds}{names}") + (f" {TESTED}." if table.tests else "")
 
 
 def behind(shares: Sequence[Share]) -> str:

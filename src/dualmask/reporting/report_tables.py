@@ -8,6 +8,7 @@ from dualmask.reporting.comparison import PairedTest, listed
 from dualmask.reporting.entries import WORST, Entry, Share
 from dualmask.reporting.report import Gap, Line, Report, Table
 from dualmask.reporting.reported import CAUTION
+from dualmask.text.differences import SHOWN
 
 NOTHING = "-"
 MODE_WORDS: Mapping[Mode, str] = {
@@ -81,13 +82,18 @@ def rendered(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]])
 
 
+def one_line(text: str) -> str:
+    """A line that neither ends early nor brings marks of its own: messages may hold anything."""
+    return text.translate(SHOWN).replace("<", "&lt;")
+
+
 def markdown(report: Report) -> str:
     """The whole report as a text."""
-    parts = [f"# {report.title}", f"{report.records:,} records, {len(report.entries)} figures.",
+    parts = [f"# {one_line(report.title)}", f"{report.records:,} records, {len(report.entries)} figures.",
              *problem_lines(report), "## In short", rendered(headline(report))]
     if report.doubts:
         parts += ["## Why you might not believe this",
-                  "\n".join(f"* **{one.severity}**, {one.name}: {one.text}" for one in report.doubts)]
+                  "\n".join(f"* **{one.severity}**, {one.name}: {one_line(one.text)}" for one in report.doubts)]
     for table in report.tables:
         parts += table_parts(table)
     if any(line.gaps or line.clean_gap for table in report.tables for line in table.lines):
@@ -97,14 +103,14 @@ def markdown(report: Report) -> str:
     parts += ["## How to read this", LEGEND]
     if report.about:
         parts += ["## How it was made",
-                  "\n".join(f"* {name}: {'; '.join(values)}" for name, values in report.about.items())]
+                  "\n".join(f"* {name}: {one_line('; '.join(values))}" for name, values in report.about.items())]
     return "\n\n".join(parts) + "\n"
 
 
 def problem_lines(report: Report) -> list[str]:
     if not report.problems:
         return []
-    return ["## Files that are not in this report", "\n".join(f"* {one}" for one in report.problems)]
+    return ["## Files that are not in this report", "\n".join(f"* {one_line(one)}" for one in report.problems)]
 
 
 def table_parts(table: Table) -> Iterator[str]:
@@ -130,8 +136,21 @@ def settings_line(table: Table) -> Iterator[str]:
         if found:
             told.append(f"{words}: " + "; ".join(
                 value + (f" ({', '.join(names)})" if len(found) > 1 else "") for value, names in found.items()))
+    told += attack_names(table)
     if told:
-        yield "Settings. " + ". ".join(told) + "."
+        yield one_line("Settings. " + ". ".join(told) + ".")
+
+
+def attack_names(table: Table) -> list[str]:
+    """What a column's name stands for, where it is not an attack as its preset has it."""
+    told: dict[str, None] = {}
+    for one in (one for line in table.lines for one in line.entries.values()):
+        header = one.runs[0].records.header
+        name, changed = str(header.get("attack") or one.key.attack), header.get("changed")
+        options = [f"{key} {value}" for key, value in changed.items()] if isinstance(changed, Mapping) else []
+        if options or name != one.key.attack:
+            told[f"{one.key.attack} is {name}" + (f" with {', '.join(options)}" if options else "")] = None
+    return list(told)
 
 
 def main_rows(table: Table) -> list[list[str]]:

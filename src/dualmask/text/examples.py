@@ -44,6 +44,12 @@ class Dataset:
     validation: list[Example] | None
     test: list[Example] | None
 
+    def __repr__(self) -> str:
+        """Counts, not texts: there may be a hundred thousand of them."""
+        parts = {name: rows for name in ("train", "validation", "test") if (rows := getattr(self, name)) is not None}
+        counts = ", ".join(f"{name}: {len(rows):,} rows" for name, rows in parts.items())
+        return f"Dataset({self.name!r}, labels {', '.join(self.labels[:20])}; {counts})"
+
 
 def load_dataset(
     source: str | Path,
