@@ -81,7 +81,7 @@ def test_a_run_leaves_records_models_and_the_grid(made: Path) -> None:
     assert loaded.cells[0].header["about"]["grid"] == "toy"  # type: ignore[index]
     assert {path.name for path in (out / "models").iterdir()} == {"toy.tiny.plain.0", "toy.tiny.ddm.0"}
     assert (out / "grid.toml").read_text() == (made / "grid.toml").read_text()
-    assert {path.name for path in out.iterdir()} == {"grid.toml", "models", "records"}
+    assert {path.name for path in out.iterdir()} == {"cells.txt", "grid.toml", "models", "records"}
 
 
 def test_what_is_there_is_not_done_again(toy: Path) -> None:
@@ -408,7 +408,7 @@ def test_time_left_is_what_was_measured_and_no_more(toy: Path) -> None:
     pace.learn(plan.jobs[0].tasks[0].cell, 5, 2.5)  # the same attack and mode, another seed
     pace.learn_training(plan.jobs[1], 30.0)
     assert pace.left(cells, [plain, ddm]) == TimeLeft(65.0, 1)
-    assert told(TimeLeft(65.0, 1)) == "about 65 s left, without 1 cells and trainings of kinds not measured yet"
+    assert told(TimeLeft(65.0, 1)) == "about 65 s left, not counting 1 steps of kinds that were not measured yet"
     assert told(TimeLeft(600.0)) == "about 10 min left" and told(TimeLeft(9000.0)) == "about 2.5 h left"
     assert "not known" in told(TimeLeft(0.0, 3)) and told(TimeLeft(0.0)) == "nothing left"
     found = survey(grid, plan, toy / "out")
@@ -486,7 +486,7 @@ def test_bench_on_the_command_line(toy: Path, shell: Callable[..., subprocess.Co
     change(toy / "grid.toml", attacks='["deepwordbg"]', seeds='["one"]')
     found = shell("bench", "grid.toml", "--quiet")
     assert found.returncode == 2 and found.stdout == ""
-    assert "2 mistakes" in found.stderr and "did you mean 'deepwordbug'?" in found.stderr and "seeds: " in found.stderr
+    assert "2 mistakes" in found.stderr and "did you mean 'deepwordbug'?" in found.stderr and "seeds[0]: " in found.stderr
 
 
 def test_reports_and_comparisons_load_no_torch(

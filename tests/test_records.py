@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import dualmask
 from dualmask.cli import app
 from dualmask.errors import DataError, OptionError
-from dualmask.evaluation.records import MODES, Cell, provenance, read_cell, read_cells
+from dualmask.evaluation.records import MODES, Cell, keep, provenance, read_cell, read_cells
 from dualmask.results import FORMAT, AttackResult, ResultFile, read_results
 
 CELL = Cell("mr", "minilm", "ddm", "textfooler", "adaptive", 0)
@@ -234,6 +234,21 @@ def test_a_folder_without_records_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "bad.jsonl").write_text("?\n")
     with pytest.raises(DataError, match=r"1 things went wrong, the first: .*bad\.jsonl, line 1"):
         read_cells(tmp_path)
+
+
+def test_a_file_that_can_not_be_written_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "new" / "report.md"
+    keep("good \ud800", path)
+    assert path.read_text(encoding="utf-8") == "good \\ud800"
+
+    def full(*given: object, **named: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", full)
+        with pytest.raises(OptionError, match=r"report\.md can't be written \(No space left"):
+            keep("bad", path)
+    assert path.read_text(encoding="utf-8") == "good \\ud800" and list(path.parent.iterdir()) == [path]
 
 
 def test_what_made_a_record_is_told_without_loading_torch() -> None:

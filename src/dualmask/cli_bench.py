@@ -92,7 +92,7 @@ def report(
     title: Annotated[str | None, typer.Option(help="Of the report; the folder's name unless given.")] = None,
 ) -> None:
     """Make a report out of records: all three forms unless one is asked for. No model is needed."""
-    from dualmask.evaluation.records import read_cells
+    from dualmask.evaluation.records import keep, read_cells
     from dualmask.reporting import page, report_latex, report_tables
     from dualmask.reporting.report import build_report
 
@@ -101,10 +101,9 @@ def report(
     forms = {"report.html": (html, page.html), "report.tex": (latex, report_latex.latex),
              "report.md": (markdown, report_tables.markdown)}
     every = not (html or latex or markdown)
-    folder.mkdir(parents=True, exist_ok=True)
     for name, (wanted, rendered) in forms.items():
         if wanted or every:
-            (folder / name).write_text(rendered(made), encoding="utf-8", errors="backslashreplace")
+            keep(rendered(made), folder / name)
             typer.echo(folder / name)
     for problem in made.problems:
         typer.echo(f"left out: {problem.translate(SHOWN)}", err=True)

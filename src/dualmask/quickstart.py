@@ -58,13 +58,13 @@ def purpose(grid: "Grid") -> str:
 
 
 def write_report(outcome: "Outcome") -> "tuple[Report, Path]":
-    from dualmask.evaluation.records import read_cells
+    from dualmask.evaluation.records import keep, read_cells
     from dualmask.reporting.page import html
     from dualmask.reporting.report import build_report
 
     report = build_report(read_cells(outcome.out), title="A plain and a defended classifier under attack")
     page = outcome.out / REPORT
-    page.write_text(html(report), encoding="utf-8", errors="backslashreplace")
+    keep(html(report), page)
     return report, page
 
 

@@ -19,7 +19,7 @@ from dualmask.evaluation.lock import locked
 from dualmask.evaluation.material import Material, trained
 from dualmask.evaluation.plan import Job, Plan, Task, make_plan
 from dualmask.evaluation.protocol import Protocol, evaluate
-from dualmask.evaluation.records import CELLS, FAILURES, Cell, CellRecords, read_cell
+from dualmask.evaluation.records import CELLS, FAILURES, Cell, CellRecords, keep, read_cell
 from dualmask.evaluation.standing import MODELS, Standing, beside_source, record_path, settings_of, standing, survey
 from dualmask.results import AttackResult, as_line
 from dualmask.text.examples import Dataset
@@ -78,14 +78,6 @@ def run_grid(
         keep(grid.text, out / GRID)
         keep("".join(f"{task.cell.file_name}\n" for task in make_plan(grid).tasks), out / CELLS)
         return Run(grid, make_plan(grid, only=only), out, watch=watch or Watch(), end=end).through()
-
-
-def keep(text: str, path: Path) -> None:
-    """A file, whole or not at all."""
-    if not path.exists() or path.read_text(encoding="utf-8") != text:
-        part = path.with_name(f"{path.name}.part")
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
 
 
 class Run:

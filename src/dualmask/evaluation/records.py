@@ -7,6 +7,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -167,6 +168,20 @@ def record_files(folder: Path) -> Iterator[Path]:
     if folder.is_file():
         yield folder
     yield from sorted(path for path in folder.rglob("*.jsonl") if path.name not in NO_RECORDS)
+
+
+def keep(text: str, path: Path) -> None:
+    """Write a file, whole or not at all: what was there stays until the new one is."""
+    part = path.with_name(f"{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(text, encoding="utf-8", errors="backslashreplace")
+        part.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise OptionError(f"{path} can't be written ({error.strerror or error}); make room, or choose another place "
+                          "with --out.") from error
 
 
 def provenance() -> dict[str, object]:
