@@ -225,6 +225,7 @@ def test_a_worst_case_stands_beside_the_attacks_it_is_over() -> None:
              cell("-+++", defence="ddm", mode="defence-aware", attack="steering")]
     found = report(*cells)
     assert WORST not in table(found, scores="calibrated").columns and WORST not in table(found).columns
+    assert "over these and the ordinary attacks" in markdown(found)
     worst = table(found, mode="defence-aware").lines[0].robust(WORST)
     assert worst and worst.mean == 0.25
     assert report(*cells[:2]).worst == ()

@@ -142,8 +142,10 @@ def settings_line(table: Table) -> Iterator[str]:
 
 
 def attack_names(table: Table) -> list[str]:
-    """What a column's name stands for, where it is not an attack as its preset has it."""
+    """What a column's name stands for, where it is not an attack as its preset has it, or one of the table's own."""
     told: dict[str, None] = {}
+    if table.mode == "defence-aware" and WORST in table.columns:
+        told["The worst case is over these and the ordinary attacks that ask the defended classifier"] = None
     for one in (one for line in table.lines for one in line.entries.values()):
         header = one.runs[0].records.header
         name, changed = str(header.get("attack") or one.key.attack), header.get("changed")
