@@ -160,13 +160,14 @@ def test_damaged_files_and_failed_cells_are_told_and_the_rest_counts(tmp_path: P
     (tmp_path / "one" / "failures.jsonl").write_text(json.dumps({"cell": other.as_dict(), "reason": "no room"}) + "\n")
     found = read_cells(tmp_path)
     assert [one.cell for one in found.cells] == [CELL, other]
-    assert len(found.problems) == 2 and f"failed: {other.file_name}: no room" in found.problems[0]
-    assert "bad.jsonl, line 1" in found.problems[1]
+    assert len(found.problems) == 2 and "bad.jsonl, line 1" in found.problems[0]
+    assert f"failed: {other.file_name} (of 1 of them what was there before" in found.problems[1]
+    assert found.problems[1].endswith("in this report): no room")
     with (tmp_path / "one" / "failures.jsonl").open("a") as stream:
         stream.write(f"half a li\n{json.dumps({'cell': {**CELL.as_dict(), 'data': ['x']}, 'reason': ''})}")
     problems = read_cells(tmp_path / "one").problems
-    assert len(problems) == 3 and "no room" in problems[0]
-    assert all(f"failures.jsonl, line {line}, can't be read" in problems[line - 1] for line in (2, 3))
+    assert len(problems) == 3 and "no room" in problems[2]
+    assert all(f"failures.jsonl, line {line}, can't be read" in problems[line - 2] for line in (2, 3))
 
 
 def test_records_beside_those_of_a_run_count_as_well(tmp_path: Path) -> None:
@@ -232,7 +233,7 @@ def test_a_folder_without_records_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="does not exist"):
         read_cells(tmp_path / "nowhere")
     (tmp_path / "bad.jsonl").write_text("?\n")
-    with pytest.raises(DataError, match=r"1 things went wrong, the first: .*bad\.jsonl, line 1"):
+    with pytest.raises(DataError, match=r"no records that can be read .*bad\.jsonl, line 1"):
         read_cells(tmp_path)
 
 

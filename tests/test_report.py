@@ -192,6 +192,27 @@ def test_the_worst_case_tells_what_it_stands_on() -> None:
     assert headline(usual)[1][2:] == ["100.0", "0.0", "50.0", "0.0 (2 x 1)", "2 x 1"]
 
 
+def test_an_unfinished_attack_leads_no_summary() -> None:
+    """Texts that were wrong from the start end first: figures of an attack that is under way mislead."""
+    begun = cell("ss", attack="pwws", header={"texts": 10})
+    found = report(cell("++++++-s-s"), cell("+++++--s-s", attack="deepwordbug"), begun)
+    first = table(found)
+    assert first.lines[0].worst and [key.attack for key in first.lines[0].worst.keys] == ["deepwordbug", "textfooler"]
+    assert first.leading == WORST and "unfinished" in {one.name for one in found.doubts}
+    assert re.search(r"</b>: 80.{0,6}% right on clean texts", html(found))
+    alone = table(report(begun, cell("++++++-s-s")))
+    assert alone.leading == "textfooler" and table(report(begun)).lines[0].both("pwws") is None
+
+
+def test_failures_are_told_by_reason(tmp_path: Path) -> None:
+    folder = write(tmp_path / "out" / "records", cell("+-")).parent
+    lost = [Cell("mr", "bert", "ddm", "pwws", "adaptive", seed) for seed in range(5)]
+    lines = [as_line({"cell": one.as_dict(), "reason": "no data"}) for one in (*lost, cell("+").cell)]
+    (folder / "failures.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (problem,) = read_cells(folder).problems
+    assert problem.endswith(" and 3 more (of 1 of them what was there before stands in this report): no data")
+
+
 def test_messages_stay_on_their_line_and_bring_no_marks() -> None:
     hostile = "no <script>\n## room\u202e\x1b[31m"
     found = build_report(Loaded([cell("+-", header={"preset": "a\n# b"})], [hostile]), title="x\n# y")
@@ -447,6 +468,7 @@ Cells = Sequence[CellRecords]
 DOUBTS: Mapping[str, tuple[Cells, Cells]] = {
     "SUCC is not 1 - CAA/CLA": ([many(5, 5, clean=0)], [many(5, 5)]),
     "hardly any query": ([many(9, 1, queries=1)], [many(9, 1, queries=3)]),
+    "always the same answer": ([cell("+s+s+s+s+s+s")], [cell("+s+s+s+s+s++")]),
     "stopped by the budget": ([cell("qq+")], [cell("q+++++++++")]),
     "scores do not move": ([many(30, 5, probability_after=0.9)], [many(30, 5, probability_after=0.8)]),
     "not asked again": ([ddm(5, 5, **noisy(eot=10))], [ddm(5, 5, draws=10, wrong_draws=9, **noisy(eot=10))]),

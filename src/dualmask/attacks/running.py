@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
+from math import sqrt
 from pathlib import Path
 from typing import NamedTuple
 
@@ -208,7 +209,8 @@ def collected(
             file.close()
     found = [results[number] for number in sorted(results)]
     wrong, classes = sum(one.outcome == "skipped" for one in found), len(assault.victim.labels) or 2
-    if len(found) >= 10 and wrong > len(found) * (1 - 1 / classes):
+    chance = len(found) * (1 - 1 / classes)
+    if len(found) >= 10 and wrong > chance + 2 * sqrt(chance / classes):  # two deviations: no accident
         warnings.warn(f"the victim had {len(found) - wrong} of {len(found)} texts right before the attack, fewer than "
                       "by chance: are the labels' numbers in its order?", stacklevel=3)
     return found

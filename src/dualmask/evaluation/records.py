@@ -6,7 +6,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -125,32 +125,37 @@ def check_classes(path: Path, classes: int, results: Sequence[AttackResult]) -> 
 
 def read_cells(folder: Path) -> Loaded:
     """A file of records, or all of a run, of several runs, or of a folder. A damaged one is named, the others count."""
-    cells, problems = [], [problem for path in sorted(folder.rglob(FAILURES)) for problem in failures(path)]
-    problems += [problem for path in sorted(folder.rglob(CELLS)) for problem in not_begun(path)]
+    cells, problems = [], list[str]()
     for path in record_files(folder):
         try:
             cells.append(read_cell(path))
         except (DataError, OSError) as error:
             problems.append(str(error))
+    problems += [problem for path in sorted(folder.rglob(FAILURES))
+                 for problem in failures(path, {one.cell for one in cells})]
+    problems += [problem for path in sorted(folder.rglob(CELLS)) for problem in not_begun(path)]
     if not cells:
-        others = f"; {len(problems):,} things went wrong, the first: {problems[0]}" if problems else ""
-        raise DataError(f"no records (*.jsonl) below {folder}; make some with 'dualmask bench GRID'{others or '.'}")
+        others = f" What is there: {' '.join(problems[:3])}" if problems else ""
+        raise DataError(f"no records that can be read below {folder}; make some with 'dualmask bench GRID'.{others}")
     return Loaded(sorted(cells, key=lambda one: one.cell), problems)
 
 
-def failures(path: Path) -> Iterator[str]:
-    """The cells that a run could not fill, and why; a line that can't be read is told in its place."""
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError as error:
-        yield f"{path} can't be read: {error}"
-        return
-    for number, line in enumerate(lines, start=1):
+def failures(path: Path, read: Collection[Cell]) -> Iterator[str]:
+    """The cells that a run could not fill, by reason; a line that can't be read is told in its place."""
+    reasons: dict[str, list[Cell]] = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
         try:
             found = json.loads(line)
-            yield f"failed: {Cell.from_dict(found['cell']).file_name}: {found['reason']}"
+            cell = Cell.from_dict(found["cell"])
+            reasons.setdefault(str(found["reason"]), []).append(cell)
         except (ValueError, KeyError, TypeError, DataError, OptionError) as error:
             yield f"{path}, line {number}, can't be read: {error}"
+    for reason, cells in reasons.items():
+        names = ", ".join(cell.file_name for cell in cells[:3]) + (
+            f" and {len(cells) - 3:,} more" if len(cells) > 3 else "")
+        here = sum(cell in read for cell in cells)
+        told = f" (of {here:,} of them what was there before stands in this report)" if here else ""
+        yield f"failed: {names}{told}: {reason}"
 
 
 def not_begun(path: Path) -> list[str]:

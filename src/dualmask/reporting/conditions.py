@@ -45,7 +45,7 @@ def seeds_differ(entries: Entries) -> Iterator[Finding]:
 def conditions(runs: Sequence[Run]) -> dict[str, list[object]]:
     """What must be the same for all seeds, run by run, as far as the records tell it."""
     found: dict[str, list[object]] = {"defence": [defence_options(run.records.header) or None for run in runs]}
-    for name in ("data", "samples", "sample_seed", "noise", "eot", "draws"):
+    for name in ("data", "samples", "sample_seed", "seed", "measure", "noise", "eot", "draws"):
         found[name] = [setting(run, name) for run in runs]
     found["training"] = [{**given, "seed": None} for run in runs
                          if isinstance(given := training_facts(run.records.header).get("training"), Mapping)]

@@ -182,8 +182,8 @@ def plain_rows(found: Iterable[Entry]) -> dict[tuple[str, str], str]:
 def worst_cases(found: Iterable[Entry]) -> list[Worst]:
     """For each classifier that several attacks were tried on: over adaptive ones, and over all that may ask it."""
     groups: dict[tuple[str, str, str], list[Entry]] = {}
-    for one in found:
-        if one.key.mode in ("adaptive", "defence-aware"):
+    for one in found:  # of an unfinished attack only the texts that end soonest are there: the wrong and the easy ones
+        if one.key.mode in ("adaptive", "defence-aware") and not one.missing:
             groups.setdefault(one.key[:3], []).append(one)
     worst = []
     for group in groups.values():

@@ -107,6 +107,15 @@ def stopped(entry: Entry) -> Iterator[Finding]:
                       "or seconds ended the attack, not its search; with more it may find more.", (entry.key,))
 
 
+def one_answer(entry: Entry) -> Iterator[Finding]:
+    """A classifier that always gives the same label can't be flipped, and is of no use."""
+    answers = Counter(one.clean for one in entry.results if one.clean is not None)
+    if answers.total() >= 10 and len(answers) == 1 and len({one.label for one in entry.results}) > 1:
+        yield Finding("always the same answer", "serious",
+                      f"{named(entry.key)}: the classifier gave one and the same label to all {answers.total()} clean "
+                      "texts. It has learned nothing; that attacks fail on it is no robustness.", (entry.key,))
+
+
 def no_slope(entry: Entry) -> Iterator[Finding]:
     """Scores that never move guide no search."""
     withstood = [one for one in attacked(entry) if one.outcome != "succeeded" and one.queries > HARDLY
@@ -221,4 +230,5 @@ def faults(entry: Entry) -> Iterator[Finding]:
                       f"texts, which are left out (most often, {times} times: {reason:.120}).", (entry.key,))
 
 
-CHECKS: Sequence[Check] = (contradictions, idle, stopped, no_slope, noise, invalid, short_texts, defence_off, faults)
+CHECKS: Sequence[Check] = (
+    contradictions, one_answer, idle, stopped, no_slope, noise, invalid, short_texts, defence_off, faults)

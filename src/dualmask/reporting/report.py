@@ -69,6 +69,8 @@ class Line:
     def both(self, column: str) -> tuple[Share, Share] | None:
         """Accuracy before and under an attack, or the worst, on the same texts."""
         found = self.worst if column == WORST else self.entries.get(column)
+        if isinstance(found, Entry) and found.missing:
+            return None
         return (found.clean, found.robust) if found and found.clean and found.robust else None
 
     def basis(self, column: str) -> Share | None:
@@ -102,8 +104,10 @@ class Table:
 
     @property
     def leading(self) -> str:
-        """The column that a summary is about."""
-        return WORST if WORST in self.columns else self.attacks[0]
+        """The column that a summary is about: the worst case, or the first attack that is finished in all rows."""
+        finished = [attack for attack in self.attacks if not any(
+            line.entries[attack].missing for line in self.lines if attack in line.entries)]
+        return WORST if WORST in self.columns else (finished or self.attacks)[0]
 
     @property
     def zero_by_construction(self) -> bool:
