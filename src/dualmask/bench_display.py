@@ -10,7 +10,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
@@ -231,7 +230,7 @@ def figure_tables(report: Report) -> Iterator[Table]:
         if len({row[-1] for row in lines}) == 1:  # told once, above
             basis = f"; texts x seeds: {lines[0][used.pop()]}"
         table = Table(title=f"accuracy in %, {' '.join(about)}{basis}", title_justify="left", caption_justify="left",
-                      box=SIMPLE_HEAD, padding=(0, 1),
+                      box=None, padding=(0, 2, 0, 0), header_style="bold underline",
                       caption="(texts x seeds) of a figure that has its own" if own else None)
         for place in used:
             table.add_column(head[place], overflow="fold")
