@@ -126,15 +126,15 @@ def compared(table: Table, line: Line, column: str) -> str:
     test = table.tests.get((line.defence, column))
     if test is None:
         return ""
-    low, high = test.difference.interval
+    names = f"Under attack {shown(line.defence)} is"
+    plain = shown(table.plain or "")
     points = f"{abs(100 * test.difference.value):.1f}"
-    place = "level with" if points == "0.0" else \
-        f"{points} points {'above' if test.difference.value > 0 else 'below'}"
-    gap = (f"Under attack {shown(line.defence)} is {place} {shown(table.plain or '')} "
-           f"({100 * low:+.1f} to {100 * high:+.1f}")
-    if test.significant:
-        return f" {gap}; p {shown(equal_to(test.corrected))})."
-    return f" {gap})" + ("." if points == "0.0" else ", which may be chance.")
+    if points == "0.0":
+        return f" {names} level with {plain} on these texts."
+    low, high = test.difference.interval
+    side = "above" if test.difference.value > 0 else "below"
+    gap = f"{names} {points} points {side} {plain} ({100 * low:+.1f} to {100 * high:+.1f}"
+    return f" {gap}; p {shown(equal_to(test.corrected))})." if test.significant else f" {gap}), which may be chance."
 
 
 def bar(name: str, tint: int, clean: Share, robust: Share) -> str:
