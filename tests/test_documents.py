@@ -361,6 +361,14 @@ def test_the_speed_of_attacks_is_what_was_recorded() -> None:
     assert told == expected
 
 
+def test_the_speed_of_reports_is_what_was_recorded() -> None:
+    lines = (ROOT / "results" / "benchmarks.jsonl").read_text(encoding="utf-8").splitlines()
+    found = [record for line in lines if (record := json.loads(line))["benchmark"] == "report_speed"][-1]
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"a report of {found['records']:,} records" in page and f"| {found['total']:.1f} s | under 20 s |" in page
+    assert found["total"] < 20 and not found["torch_loaded"]
+
+
 def test_what_knowing_the_defence_brings_is_what_was_recorded() -> None:
     lines = (ROOT / "results" / "benchmarks.jsonl").read_text(encoding="utf-8").splitlines()
     found = [record for line in lines if (record := json.loads(line))["benchmark"] == "aware_attacks"][-1]["attacks"]
