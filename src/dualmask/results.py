@@ -99,10 +99,6 @@ class Tally:
     gradients: float  # mean over attacked texts
 
     @property
-    def total(self) -> int:
-        return sum(self.outcomes.values())
-
-    @property
     def succeeded(self) -> int:
         return self.outcomes["succeeded"]
 

@@ -2,7 +2,7 @@
 """Attack a victim on many examples, and keep what came of it."""
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from math import sqrt
@@ -196,9 +196,21 @@ def collected(
     finish: Callable[[AttackResult], AttackResult] = lambda result: result,
 ) -> list[AttackResult]:
     """Results by number, those that the file holds already and the new ones, finished and written as they come."""
+    done = {one.index for one in file.done} if file else set()
+    found = kept(map(finish, assault.run([pair for pair in examples if pair[0] not in done])), file, watch)
+    wrong, classes = sum(one.outcome == "skipped" for one in found), len(assault.victim.labels) or 2
+    chance = len(found) * (1 - 1 / classes)
+    if len(found) >= 10 and wrong > chance + 2 * sqrt(chance / classes):  # two deviations: no accident
+        warnings.warn(f"the victim had {len(found) - wrong} of {len(found)} texts right before the attack, fewer than "
+                      "by chance: are the labels' numbers in its order?", stacklevel=3)
+    return found
+
+
+def kept(new: Iterable[AttackResult], file: ResultFile | None, watch: Watch | None) -> list[AttackResult]:
+    """New results, each written as it comes, with those that the file holds already; in the order of the data."""
     results = {one.index: one for one in (file.done if file else [])}
     try:
-        for result in map(finish, assault.run([(number, one) for number, one in examples if number not in results])):
+        for result in new:
             results[result.index] = result
             if file:
                 file.add(result)
@@ -207,13 +219,7 @@ def collected(
     finally:
         if file:
             file.close()
-    found = [results[number] for number in sorted(results)]
-    wrong, classes = sum(one.outcome == "skipped" for one in found), len(assault.victim.labels) or 2
-    chance = len(found) * (1 - 1 / classes)
-    if len(found) >= 10 and wrong > chance + 2 * sqrt(chance / classes):  # two deviations: no accident
-        warnings.warn(f"the victim had {len(found) - wrong} of {len(found)} texts right before the attack, fewer than "
-                      "by chance: are the labels' numbers in its order?", stacklevel=3)
-    return found
+    return [results[number] for number in sorted(results)]
 
 
 def labelled(given: Data, labels: Sequence[str]) -> list[Example]:

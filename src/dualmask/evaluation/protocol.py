@@ -8,7 +8,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from dualmask.attacks.base import Attack
-from dualmask.attacks.running import Assault, Watch, collected, digest, predicted, rounded, sampled
+from dualmask.attacks.running import Assault, Watch, collected, digest, kept, predicted, rounded, sampled
 from dualmask.classifier import DefendedClassifier
 from dualmask.errors import OptionError
 from dualmask.evaluation.calibration import Tempered, fit_temperature
@@ -150,18 +150,8 @@ def replayed(
     watch: Watch | None,
 ) -> list[AttackResult]:
     """The defended classifier's answers to texts that the attack made against the plain one."""
-    results = {one.index: one for one in (file.done if file else [])}
-    try:
-        for result in answered(classifier, [one for one in made if one.index not in results], draws=draws):
-            results[result.index] = result
-            if file:
-                file.add(result)
-            if watch:
-                watch(result)
-    finally:
-        if file:
-            file.close()
-    return [results[number] for number in sorted(results)]
+    done = {one.index for one in file.done} if file else set()
+    return kept(answered(classifier, [one for one in made if one.index not in done], draws=draws), file, watch)
 
 
 def source_mark(source: CellRecords) -> dict[str, object]:
