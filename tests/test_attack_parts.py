@@ -771,7 +771,7 @@ GRADIENT_TEXTS: list[Text] = [
 
 
 def odds_of(classifier: DefendedClassifier, text: Text, label: int, embeddings: torch.Tensor) -> float:
-    view = next(iter(classifier.defence.inference_views([text], classifier.encode, classifier.device)))
+    view = classifier.first_view([text])
     with torch.no_grad():
         logits = classifier.network(view, embeddings)[0]
         return float(logits[[other for other in range(len(logits)) if other != label]].logsumexp(0) - logits[label])
@@ -782,7 +782,7 @@ def test_gradients_are_what_finite_differences_say(exact: DefendedClassifier, nu
     text, label = GRADIENT_TEXTS[number], number % 2
     exact.network.eval()
     found = GradientOracle(exact).answers([(text, label), ("a rare scene, and more of it", 0)])[0]
-    view = next(iter(exact.defence.inference_views([text], exact.encode, exact.device)))
+    view = exact.first_view([text])
     table = exact.model.get_input_embeddings().weight
     start = table[view.input_ids].detach().double()
     body = view.body[0].nonzero().flatten().tolist()

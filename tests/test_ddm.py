@@ -46,7 +46,7 @@ def trained_on(defence: DDM, texts: list[Text], encode: Encode, seed: int = 0) -
 
 
 def asked(defence: DDM, texts: list[Text], encode: Encode) -> Batch:
-    batch, = defence.inference_views(texts, encode, CPU)
+    batch = defence.inference_view(texts, [0] * len(texts), encode, CPU)
     return batch
 
 
@@ -106,7 +106,7 @@ def test_training_sees_nothing_but_masked_texts(tiny: Callable[[str], Path], dat
 
 
 def test_the_half_that_answers_needs_one_pass(encode: Encode) -> None:
-    assert len(list(fitted(encode).inference_views(["the movie"], encode, CPU))) == 1
+    assert fitted(encode).views == 1
 
 
 def test_pairs_get_their_masks_once_after_the_opening_token(encode: Encode) -> None:
@@ -339,7 +339,7 @@ def scores_of(options: dict[str, object], tiny: Callable[[str], Path], data: Dat
     classifier = DefendedClassifier(model, tokenizer, defence, labels=data.labels, max_length=32)
     defence.fit(data.train, classifier.encode)
     classifier.network.eval()
-    batch, = defence.inference_views(["the movies was unable", "good plot"], classifier.encode, CPU)
+    batch = defence.inference_view(["the movies was unable", "good plot"], [0, 0], classifier.encode, CPU)
     assert batch.scores is not None
     assert int(batch.masks.sum()) == 2
     return batch.scores[batch.body].double()

@@ -165,7 +165,7 @@ def counts_of(preset: str, text: str, encode: Encode, **options: object) -> tupl
     defence = build_defence("ddm", preset=preset, options=options)
     defence.fit([Example("the movie was a plot", 0), Example(text, 1)], encode)
     train = defence.training_view([text], [1], encode, torch.Generator().manual_seed(0))
-    test, = defence.inference_views([text], encode, CPU)
+    test = defence.inference_view([text], [0], encode, CPU)
     assert int((train.input_ids == encode.mask_id).sum()) == int(train.masks.sum())
     assert int((test.input_ids == encode.mask_id).sum()) == int(test.masks.sum())
     return int(train.masks.sum()), int(test.masks.sum())

@@ -2,27 +2,26 @@
 """The defended classifier: encoder, head and defence behind one `predict`."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dualmask.defences.base import Defence
 from dualmask.errors import DataError, OptionError
-from dualmask.models.encoders import check_length, check_vocabulary, logits, prepare
-from dualmask.text.encoding import Batch, Encode, check_texts, length_batches, packed
+from dualmask.models.encoders import check_length, check_vocabulary, prepare
+from dualmask.text.encoding import Batch, Encode, check_texts, length_batches
 from dualmask.text.examples import Example, Text
+from dualmask.views import DefendedNetwork, Questions, evaluating
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 Input = Text | Mapping[str, str]
-# Rows and tokens of a forward pass; CPUs are fastest at 8 to 32 rows
-LIMITS = {"cpu": (16, 1 << 14), "cuda": (1024, 1 << 16)}
 
 
 class Masked(NamedTuple):
@@ -42,19 +41,8 @@ class Predictions:
     labels: list[str]
     probabilities: Tensor  # (texts, classes)
     masked: list[list[Masked]] | None = None
-
-
-class DefendedNetwork(nn.Module):
-    """What is trained: the model and whatever the defence learns."""
-
-    def __init__(self, model: "PreTrainedModel", defence: Defence) -> None:
-        super().__init__()
-        self.model = model
-        self.defence = defence
-        self.train(model.training)
-
-    def forward(self, batch: Batch, embeddings: Tensor | None = None) -> Tensor:
-        return logits(self.model, batch, embeddings=embeddings)
+    passes: Tensor | None = None  # views asked about each text, (texts,)
+    suspicion: Tensor | None = None  # of detectors: how suspicious each text is, (texts,)
 
 
 class DefendedClassifier:
@@ -78,7 +66,7 @@ class DefendedClassifier:
         self.encode = Encode(tokenizer, max_length=max_length)
         self.labels = tuple(labels)
         self.facts = dict(facts or {})
-        self._fits = 1 << 40  # tokens of a pass that memory is known to hold
+        self.questions = Questions(self.network, self.encode, len(self.labels))
 
     @property
     def model(self) -> "PreTrainedModel":
@@ -103,89 +91,70 @@ class DefendedClassifier:
 
     def predict(
         self, texts: Sequence[Text], *, explain: bool = False, defended: bool = True, batch_size: int | None = None,
+        early: bool = True, most: int | None = None,
     ) -> Predictions:
-        """Labels and probabilities; `explain` adds what was masked; `defended=False` asks the bare network."""
+        """Labels and probabilities; `explain` adds what was masked; `defended=False` asks the bare network.
+
+        early: a vote ends when its winner is certain, and its shares are those of the votes cast; labels are the same.
+        most: views of each text, where the defence has more.
+        """
         if isinstance(texts, str):
             raise DataError("predict takes a list of texts; for one text write predict([text]).")
         texts = list(texts)  # of any kind: a column of a data frame is indexed by its own labels
         check_texts(texts)
-        order: list[int] = []
-        parts: list[Tensor] = []
-        masked: list[list[Masked]] = [[] for _ in texts]
-        for rows, part, views in self._answered(texts, defended=defended, batch_size=batch_size):
-            order += rows
-            parts.append(part)  # left on the device: while it works, the next batch is made ready here
-            if explain:
-                for row, found in zip(rows, explained(self.encode, [texts[row] for row in rows], views), strict=True):
-                    if found is None:
-                        raise OptionError(f"the defence '{self.defence.name}' rewrites texts, so that what it hid "
-                                          "can't be marked in them; ask without explain.")
-                    masked[row] = found
-        answers = torch.empty(len(texts), len(self.labels))
-        if parts:
-            answers[order] = torch.cat(parts).cpu()
-        labels = [self.labels[index] for index in answers.argmax(dim=1).tolist()]
-        return Predictions(labels, answers, masked if explain else None)
-
-    def _answered(
-        self, texts: Sequence[Text], *, defended: bool, batch_size: int | None,
-    ) -> Iterator[tuple[list[int], Tensor, Batch]]:
-        """Rows of like length, their probabilities and the first view of them; a batch too big for memory is halved."""
-        encode = self.encode.prepared(texts)
-        rows, tokens = LIMITS["cuda" if self.device.type == "cuda" else "cpu"]
-        waiting = list(packed(encode.sizes, rows=batch_size or rows, cells=min(tokens, self._fits)))[::-1]
-        training = self.network.training
-        if training:  # walking through all modules takes longer than a small batch
-            self.network.eval()
-        try:
-            while waiting:
-                batch = waiting.pop()
-                try:
-                    yield batch, *self._forward([texts[row] for row in batch], encode, defended=defended)
-                except torch.cuda.OutOfMemoryError:
-                    if len(batch) == 1:
-                        raise
-                    self._fits = len(batch) * encode.sizes[batch[0]] // 2  # later batches would not fit either
-                    waiting += [batch[len(batch) // 2:], batch[:len(batch) // 2]]
-        finally:
-            if training:
-                self.network.train()
-
-    @torch.no_grad()
-    def _forward(self, texts: Sequence[Text], encode: Encode, *, defended: bool) -> tuple[Tensor, Batch]:
         kind = self.defence if defended else Defence()
-        views = list(kind.inference_views(texts, encode, self.device))
-        combined = kind.combine(torch.stack([self.network(view) for view in views]).float())
-        return combined.softmax(dim=1), views[0]
+        table, seen = self.questions.views(texts, kind, early=early, most=most, batch_size=batch_size)
+        answers = kind.combine(table).softmax(dim=1).cpu()
+        suspicion = kind.suspicion(table)
+        labels = [self.labels[index] for index in answers.argmax(dim=1).tolist()]
+        return Predictions(labels, answers, self._marked(texts, defended) if explain else None, seen,
+                           None if suspicion is None else suspicion.cpu())
+
+    def logits(self, texts: Sequence[Text]) -> Tensor:
+        """The network's answers to every view of the texts, (views, texts, classes)."""
+        return self.questions.views(texts, self.defence, early=False)[0].cpu()
+
+    def votes(self, texts: Sequence[Text], numbers: Sequence[int]) -> Tensor:
+        """How many of the views with these numbers vote for each class, (texts, classes)."""
+        return self.questions.votes(texts, numbers)
+
+    def _marked(self, texts: Sequence[Text], defended: bool) -> list[list[Masked]]:
+        if not self.defence.explainable:
+            raise OptionError(f"the defence '{self.defence.name}' rewrites texts, so that what it hid can't be marked "
+                              "in them; ask without explain.")
+        return [found if defended and found else [] for found in self.hidden(texts)]
 
     @torch.no_grad()
     def first_view(self, texts: Sequence[Text]) -> Batch:
         """What the network would be shown of texts; it is not asked, unless the defence itself does."""
-        training, _ = self.network.training, self.network.eval()
-        try:
-            return next(iter(self.defence.inference_views(texts, self.encode, self.device)))
-        finally:
-            self.network.train(training)
+        with evaluating(self.network):
+            return self.defence.inference_view(texts, [0] * len(texts), self.encode, self.device)
 
     def hidden(self, texts: Sequence[Text]) -> list[list[Masked] | None]:
         """What the defence hides of each text; None where it rewrites the text and tokens can't be told apart."""
         found: list[list[Masked] | None] = [None] * len(texts)
-        for rows in length_batches(texts, rows=64, cells=1 << 16):
+        for rows in length_batches(texts, rows=64, cells=1 << 16) if self.defence.explainable else ():
             part = [texts[row] for row in rows]
             for row, spans in zip(rows, explained(self.encode, part, self.first_view(part)), strict=True):
                 found[row] = spans
         return found
 
-    def accuracy(self, examples: Sequence[Example], *, defended: bool = True) -> float:
-        """Share of right answers; with the defence on unless said otherwise."""
+    def accuracy(self, examples: Sequence[Example], *, defended: bool = True, most: int | None = None) -> float:
+        """Share of right answers; with the defence on unless said otherwise; `most`: of its views."""
         if not examples:
             raise DataError("accuracy was asked for on no examples at all.")
-        found = self.predict([example.text for example in examples], defended=defended).probabilities.argmax(dim=1)
-        return float((found == torch.tensor([example.label for example in examples])).float().mean())
+        found = self.predict([example.text for example in examples], defended=defended, most=most)
+        labels = torch.tensor([example.label for example in examples])
+        return float((found.probabilities.argmax(dim=1) == labels).float().mean())
 
     def fit_defence(self, examples: Sequence[Example]) -> None:
         """Let the defence learn from training examples what it must know at inference."""
         self.defence.fit(examples, self.encode)
+        self.defence.to(self.device)
+
+    def tune_defence(self, validation: Sequence[Example]) -> None:
+        """Let the defence set its thresholds on examples that nothing was trained on."""
+        self.defence.tune(self.logits, validation)
         self.defence.to(self.device)
 
     def __call__(
@@ -248,21 +217,18 @@ def default_device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def explained(encode: Encode, texts: Sequence[Text], view: Batch) -> list[list[Masked] | None]:
-    """What of each text was replaced by a mask: the k-th body token of the view is the k-th of the text.
-
-    None where their numbers differ: the defence has rewritten the text.
-    """
+def explained(encode: Encode, texts: Sequence[Text], view: Batch) -> list[list[Masked]]:
+    """What of each text was replaced by a mask: the k-th body token of the view is the k-th of the text."""
     encoding = encode.tokenise(texts)
     scores = torch.zeros_like(view.input_ids, dtype=torch.float) if view.scores is None else view.scores
-    found: list[list[Masked] | None] = []
+    found: list[list[Masked]] = []
     for row, text in enumerate(texts):
         parts = (text,) if isinstance(text, str) else text
         tokens = [(place, part) for place, part in enumerate(encoding.sequence_ids(row)) if part is not None]
         body = view.body[row].nonzero().flatten().tolist()
         masks, values = view.masks[row].tolist(), scores[row].tolist()
-        found.append(None if len(body) != len(tokens) else [
+        found.append([
             Masked(parts[part][span.start:span.end], span.start, span.end, values[column], part)
-            for column, (token, part) in zip(body, tokens, strict=True)
+            for column, (token, part) in zip(body, tokens, strict=False)  # inserted masks may have cut the text
             if masks[column] and (span := encoding.token_to_chars(row, token)) is not None])
     return found

@@ -2,6 +2,7 @@
 """Derived random generators. Nothing else in the project seeds or draws from a global generator."""
 
 import hashlib
+from math import pi, prod
 
 import torch
 from torch import Tensor
@@ -29,3 +30,21 @@ def scrambled(values: Tensor) -> Tensor:
     z = (z ^ (z >> 30 & 0x3FFFFFFFF)) * -0x40A7B892E31B1A47
     z = (z ^ (z >> 27 & 0x1FFFFFFFFF)) * -0x6B2FB644ECCEEE15
     return z ^ (z >> 31 & 0x1FFFFFFFF)
+
+
+def lots(seeds: Tensor, count: int) -> Tensor:
+    """For each seed a row of so many 64-bit integers, (rows, count); a longer row begins like a shorter one."""
+    places = scrambled(torch.arange(1, count + 1, device=seeds.device))
+    return scrambled(scrambled(seeds)[:, None] ^ places)
+
+
+def uniform(seeds: Tensor, count: int) -> Tensor:
+    """The same as numbers from 0 up to 1."""
+    return (lots(seeds, count) >> 11 & (1 << 53) - 1).double() / 2.0**53
+
+
+def gaussian(seeds: Tensor, *shape: int) -> Tensor:
+    """For each seed standard normal numbers, (rows, *shape), by Box and Muller from the two halves of each lot."""
+    drawn = lots(seeds, prod(shape))
+    radius = (-2 * (((drawn >> 32 & 0xFFFFFFFF) + 1).double() / 2.0**32).log()).sqrt()
+    return (radius * (2 * pi / 2.0**32 * (drawn & 0xFFFFFFFF).double()).cos()).float().view(len(seeds), *shape)

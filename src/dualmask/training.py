@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 CHECKPOINT_SECONDS = 300.0
 LOG_STEPS = 25
+VALIDATION_VIEWS = 5  # of a defence that votes: epochs are judged by few, the final accuracies by all
 OWN = ("training.jsonl", "checkpoint.partial")  # all that a run leaves that ended before its first checkpoint
 
 
@@ -57,6 +58,7 @@ def train(
     with Reporter(folder if main else None, facts, show=progress and main) as reporter:
         run = Run(classifier, settings, fitted, held_out, reporter=reporter, out=folder, facts=facts)
         run.loop(resume=resume)
+    classifier.tune_defence(held_out)
     classifier.facts = {**facts, **outcome(run, data), "dualmask": __version__, "torch": torch.__version__}
     if folder and main:
         classifier.save(folder)
@@ -172,7 +174,8 @@ class Run:
     def end_of_epoch(self) -> None:
         """Judge the epoch on held-out texts, keep the best weights, decide whether to go on."""
         state = self.state
-        accuracy = self.classifier.accuracy(self.held_out, defended=self.settings.validate == "defended")
+        accuracy = self.classifier.accuracy(self.held_out, defended=self.settings.validate == "defended",
+                                            most=VALIDATION_VIEWS)
         if self.accelerator.num_processes > 1:  # one verdict for all, or some would stop while others wait for them
             accuracy = float(self.accelerator.reduce(torch.tensor(accuracy).to(self.accelerator.device), "mean"))
         state.epoch, state.batch = state.epoch + 1, 0

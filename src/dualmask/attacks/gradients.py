@@ -20,12 +20,14 @@ from dualmask.models.victim import Victim
 from dualmask.text.encoding import characters
 from dualmask.text.examples import Text
 from dualmask.text.words import Words
+from dualmask.views import evaluating
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
 
 Item = tuple[Text, int]  # a text and the label against which the odds are to rise
 Vectors = NDArray[np.float32]
+VIEWS = 8  # of a defence that votes, behind a gradient
 
 
 def white_box(victim: Victim, attack: str) -> DefendedClassifier:
@@ -105,23 +107,21 @@ class GradientOracle:
         return found
 
     def _gradients(self, texts: Sequence[Text], labels: Sequence[int]) -> list[Vectors]:
-        """For each text (tokens, size), summed over the defence's views."""
+        """For each text (tokens, size), of the mean over the defence's first views: a vote has no slope."""
         network, defence = self.classifier.network, self.classifier.defence
-        training, _ = network.training, network.eval()
-        try:
-            views = list(defence.inference_views(texts, self.classifier.encode, self.classifier.device))
-            table = network.model.get_input_embeddings()
+        views = min(defence.views, VIEWS)
+        with evaluating(network):
+            batch = defence.inference_view([text for text in texts for _ in range(views)],
+                                           list(range(views)) * len(texts), self.classifier.encode,
+                                           self.classifier.device)
             with torch.no_grad():
-                inputs = [table(view.input_ids) for view in views]
-            for given in inputs:
-                given.requires_grad_()
+                given = network.model.get_input_embeddings()(batch.input_ids)
+            given.requires_grad_()
             with torch.enable_grad():
-                logits = torch.stack([network(view, given) for view, given in zip(views, inputs, strict=True)])
-                slopes = torch.autograd.grad(odds_against(defence.combine(logits.float()), labels).sum(), inputs)
-        finally:
-            network.train(training)
-        return [self._of_text([(view.body[row], view.masks[row], slope[row]) for view, slope
-                                    in zip(views, slopes, strict=True)]) for row in range(len(texts))]
+                logits = defence.answer(network, batch, given).float().view(len(texts), views, -1)
+                slope, = torch.autograd.grad(odds_against(logits.mean(dim=1), labels).sum(), given)
+        return [self._of_text([(batch.body[row], batch.masks[row], slope[row])
+                               for row in range(first, first + views)]) for first in range(0, len(batch), views)]
 
     def _of_text(self, parts: Sequence[tuple[Tensor, Tensor, Tensor]]) -> Vectors:
         """The k-th body token of every view is the k-th of the text; behind a mask the text can change nothing."""

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dualmask.cards import Catalogue
 from dualmask.defences.base import Defence
 from dualmask.defences.ddm import DDM
+from dualmask.defences.mi4d import MI4D
 from dualmask.options import TrainingOptions, make_options
 
-DEFENCES: Catalogue[Defence] = Catalogue((Defence, DDM))
+DEFENCES: Catalogue[Defence] = Catalogue((Defence, DDM, MI4D))
 
 
 def build_defence(name: str, *, preset: str | None = None, options: Mapping[str, object] | None = None) -> Defence:

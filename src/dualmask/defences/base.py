@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a defence is: seven hooks, each doing nothing here, so that this base class is the plain classifier."""
+"""What a defence is: hooks, each doing nothing here, so that this base class is the plain classifier."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dualmask.cards import Method
+from dualmask.errors import OptionError
 from dualmask.text.encoding import Batch, Encode
 from dualmask.text.examples import Example, Text
 
@@ -21,6 +22,7 @@ Noise = Literal[
     "fresh",  # drawn anew for each answer
 ]
 Family = Literal["none", "masking", "smoothing", "detection", "adversarial training", "regularisation", "purification"]
+Ask = Callable[[Sequence[Text]], Tensor]  # logits of all views of texts, (views, texts, classes)
 
 
 class Network(Protocol):
@@ -42,11 +44,28 @@ class Defence(nn.Module, Method):
     noun: ClassVar[str] = "defence"
     family: ClassVar[Family] = "none"
     passes: ClassVar[str] = "1"
-    noise: Noise = "none"
+    explainable: ClassVar[bool] = True  # the k-th body token of what the network sees is the text's k-th, or its mask
+    certificate: ClassVar[str] = ""  # what a certificate of it is about, in a few words; empty: there is none
 
     def __init__(self, options: object | None = None) -> None:
         super().__init__()
         self.options = options if options is not None else self.Options()
+
+    @property
+    def noise(self) -> Noise:
+        return "none"
+
+    @property
+    def views(self) -> int:
+        """Views of a text that an answer is made of, at most."""
+        return 1
+
+    @property
+    def threshold(self) -> float | None:
+        """Of detectors: texts more suspicious than this are flagged."""
+        return None
+
+    # Training
 
     def adapt(self, model: "PreTrainedModel") -> None:
         """Change the network before training or after loading, e.g. teach it a zero position."""
@@ -67,19 +86,51 @@ class Defence(nn.Module, Method):
     def loss(self, network: Network, batch: Batch) -> tuple[Tensor, Tensor]:
         """The loss to lower, and the logits (rows, classes) it came from."""
         assert batch.labels is not None
-        answer = network(batch)
+        answer = self.answer(network, batch)
         return F.cross_entropy(answer, batch.labels), answer
 
-    def inference_views(self, texts: Sequence[Text], encode: Encode, device: torch.device) -> Iterator[Batch]:
-        """What the network sees at inference: one batch or, for voting defences, several of the same rows."""
-        yield encode(texts).to(device)
+    def tune(self, ask: Ask, validation: Sequence[Example]) -> None:
+        """After training: set thresholds on held-out examples."""
+
+    # Inference
+
+    def inference_view(
+        self, texts: Sequence[Text], numbers: Sequence[int], encode: Encode, device: torch.device,
+    ) -> Batch:
+        """What the network sees at inference: row i is view numbers[i] of texts[i], a function of these two alone."""
+        return encode(texts).to(device)
+
+    def answer(self, network: Network, batch: Batch, embeddings: Tensor | None = None) -> Tensor:
+        """The network's logits (rows, classes); the place for noise inside it."""
+        return network(batch, embeddings)
+
+    def wanted(self, logits: Tensor, seen: Tensor, *, early: bool) -> Tensor:
+        """Further views that each text needs after `seen` of them, (texts,) both, on the CPU.
+
+        logits: (views, texts, classes), NaN where a view was not asked; early: stop where the label can't change.
+        """
+        return self.views - seen
 
     def combine(self, logits: Tensor) -> Tensor:
-        """(views, rows, classes) -> (rows, classes)."""
-        return logits.mean(dim=0)
+        """(views, texts, classes), NaN where a view was not asked -> (texts, classes)."""
+        return logits.nanmean(dim=0)
+
+    def suspicion(self, logits: Tensor) -> Tensor | None:
+        """Of detectors: how suspicious each text is, (texts,), from the same logits."""
+        return None
 
     def redraw(self, number: int) -> None:
         """For noise drawn from the text: take the draws of this number from now on; 0 is where everybody begins."""
+
+    def radius(self, text: Text, share: float, encode: Encode, *, strict: bool = True) -> int:
+        """The most changes to a text that a share of votes outweighs; -1 where it proves nothing.
+
+        share: a lower bound of the votes for the leading class. strict: a guarantee; else the published heuristic.
+        """
+        raise OptionError(f"the defence '{self.name}' has no {'certificate' if strict else 'heuristic radius'} that "
+                          "follows from votes.")
+
+    # Storage
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Load saved buffers and parameters; tables take the size they were saved with."""

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Defensive Dual Masking, both halves in one file."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
@@ -11,9 +10,9 @@ from torch import Tensor
 
 from dualmask.cards import Paper, Preset
 from dualmask.defences.base import Defence, Family
-from dualmask.masking.budget import Counted, Rounding, counted_length, longest_body, mask_budget
+from dualmask.masking.budget import Counted, Rounding, counted_length, mask_budget
 from dualmask.masking.candidates import Skip, spared_words
-from dualmask.masking.insertion import Ordinary, Place, cut, insert_masks
+from dualmask.masking.insertion import Length, Ordinary, Place, encoded_with_masks
 from dualmask.masking.replacement import Pooling, Ties, Unit, replace_highest, unit_count
 from dualmask.masking.scorers import ScorerName, Unseen, build_scorer
 from dualmask.masking.words import contains, keys_of_words, word_keys
@@ -39,7 +38,7 @@ class DDMOptions:
     ordinary: Ordinary = "kept"  # positions of the tokens behind inserted masks
     place: Place = "start"
     segments: bool = False  # share a pair's inserted masks between its texts
-    length: Literal["fit", "extend", "drop-tail"] = "fit"  # when text and masks exceed max_length
+    length: Length = "fit"  # when text and masks exceed max_length
     clean_share: float = 0.0  # training texts left without masks
     attention: bool = True  # may tokens attend to masks; without it a replaced token is as good as deleted
     scorer: ScorerName = "frequency"
@@ -66,7 +65,7 @@ class DDM(Defence):
 
     Paper: Yang, Yang, Guo, Barthelemy, Defensive Dual Masking, Computational Linguistics 52(1), 2026.
     Idea: a classifier used to meaningless [MASK] tokens loses little when rare, probably adversarial ones become such.
-    Acts at: training_view (M masks after [CLS]), inference_views (the M rarest tokens), the masks' position embeddings.
+    Acts at: training_view (M masks after [CLS]), inference_view (the M rarest tokens), the masks' position embeddings.
     Deviations: 10 % of the tokens are masked at inference, not 30 %, which costs far less clean accuracy; tokens keep
     their positions when masks are inserted; AdamW at 5e-5 with 10 % warm-up, not a warm-up of 10,000 steps; at least
     one token stays. Preset 'paper' takes the text literally, 'release' the authors' code with its faults.
@@ -117,33 +116,31 @@ class DDM(Defence):
         self, texts: Sequence[Text], labels: Sequence[int], encode: Encode, generator: torch.Generator,
     ) -> Batch:
         """x' = [CLS] [MASK]_1 ... [MASK]_M x_1 ... x_n [SEP]; the unmodified text is never seen."""
-        o, specials, limit = self.options, encode.special_tokens(texts), encode.max_length
-        if o.length == "fit":
-            limit = specials + longest_body(
-                limit, o.train_rate, rounding=o.rounding, counted=o.train_count, specials=specials)
-        batch = encode(texts, max_length=limit)
-        counted = counted_length(batch.lengths, o.train_count, specials=specials)
-        counts = mask_budget(counted, o.train_rate, rounding=o.rounding) * (batch.lengths > 0)  # M = ceil(|x| b_M)
-        if o.clean_share:
-            counts = counts.masked_fill(torch.rand(len(texts), generator=generator) < o.clean_share, 0)
-        batch = insert_masks(batch, counts, encode.mask_id, pad_id=encode.pad_id, place=o.place, ordinary=o.ordinary,
-                             segments=o.segments, attended=o.attention, generator=generator)
-        if o.length == "drop-tail":
-            batch = cut(batch, encode.max_length)
+        o = self.options
+        batch = encoded_with_masks(
+            texts, encode, o.train_rate, rounding=o.rounding, counted=o.train_count, length=o.length,
+            clean_share=o.clean_share, place=o.place, ordinary=o.ordinary, segments=o.segments, attended=o.attention,
+            generator=generator)
         return replace(batch, mask_position=o.mask_position).with_labels(labels)
 
-    def inference_views(self, texts: Sequence[Text], encode: Encode, device: torch.device) -> Iterator[Batch]:
+    def inference_view(
+        self, texts: Sequence[Text], numbers: Sequence[int], encode: Encode, device: torch.device,
+    ) -> Batch:
         """The M most suspicious tokens become [MASK]; nothing moves, one pass."""
         o = self.options
         batch = replace(encode(texts, words=self.by_word).to(device), mask_position=o.mask_position)
-        size = unit_count(batch, o.unit)
-        counted = counted_length(size, o.test_count, specials=encode.special_tokens(texts))
-        counts = mask_budget(counted, o.test_rate, rounding=o.rounding)
+        specials = encode.special_tokens(texts)
+        batch = self.masked(batch, self.scorer(batch), specials=specials, mask_id=encode.mask_id)
+        if o.second_pass:
+            often = torch.bincount(batch.input_ids.flatten())[batch.input_ids].float()
+            batch = self.masked(batch, -often, specials=specials, mask_id=encode.mask_id)
+        return batch
+
+    def masked(self, batch: Batch, scores: Tensor, *, specials: int, mask_id: int) -> Batch:
+        """A batch with the M tokens of the highest scores hidden."""
+        o, size = self.options, unit_count(batch, self.options.unit)
+        counts = mask_budget(counted_length(size, o.test_count, specials=specials), o.test_rate, rounding=o.rounding)
         counts = counts.minimum((size - 1 if o.keep_one else size).clamp(min=0))
         spared = contains(self.spared, word_keys(batch)) if len(self.spared) else torch.zeros_like(batch.body)
-        mask = partial(replace_highest, counts=counts, mask_id=encode.mask_id, unit=o.unit, pooling=o.pooling,
-                       ties=o.ties, candidates=batch.body & ~spared, attended=o.attention)
-        batch = mask(batch, self.scorer(batch))
-        if o.second_pass:
-            batch = mask(batch, -torch.bincount(batch.input_ids.flatten())[batch.input_ids].float())
-        yield batch
+        return replace_highest(batch, scores, counts, mask_id, unit=o.unit, pooling=o.pooling, ties=o.ties,
+                               candidates=batch.body & ~spared, attended=o.attention)

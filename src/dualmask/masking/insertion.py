@@ -1,16 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DDM's training half: [CLS] [MASK]_1 ... [MASK]_M x_1 ... x_n [SEP]."""
+"""[MASK] tokens beside the text: [CLS] [MASK]_1 ... [MASK]_M x_1 ... x_n [SEP]."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from dualmask.text.encoding import Batch
+from dualmask.masking.budget import Counted, Rounding, counted_length, longest_body, mask_budget
+from dualmask.text.encoding import Batch, Encode
+from dualmask.text.examples import Text
 
 Place = Literal["start", "random", "before-sep", "end"]
 Ordinary = Literal["shifted", "kept"]
+Length = Literal["fit", "extend", "drop-tail"]  # when text and masks exceed max_length
+
+
+def encoded_with_masks(
+    texts: Sequence[Text], encode: Encode, rate: float, *, rounding: Rounding, counted: Counted, length: Length,
+    clean_share: float = 0.0, place: Place = "start", ordinary: Ordinary = "shifted", segments: bool = False,
+    attended: bool = True, generator: torch.Generator | None = None,
+) -> Batch:
+    """Texts with M = ceil(|x| b) masks each; a share of them, drawn by lot, with none."""
+    specials, limit = encode.special_tokens(texts), encode.max_length
+    if length == "fit":
+        limit = specials + longest_body(limit, rate, rounding=rounding, counted=counted, specials=specials)
+    batch = encode(texts, max_length=limit)
+    counts = mask_budget(counted_length(batch.lengths, counted, specials=specials), rate, rounding=rounding)
+    counts = counts * (batch.lengths > 0)
+    if clean_share:
+        counts = counts.masked_fill(torch.rand(len(texts), generator=generator) < clean_share, 0)
+    batch = insert_masks(batch, counts, encode.mask_id, pad_id=encode.pad_id, place=place, ordinary=ordinary,
+                         segments=segments, attended=attended, generator=generator)
+    return cut(batch, encode.max_length) if length == "drop-tail" else batch
 
 
 def insert_masks(

@@ -64,7 +64,7 @@ class Classifier(Protocol):
     @property
     def device(self) -> torch.device: ...
 
-    def predict(self, texts: Sequence[Text]) -> "Answers": ...
+    def predict(self, texts: Sequence[Text], *, early: bool = True) -> "Answers": ...
 
     def fingerprint(self) -> str: ...
 
@@ -87,7 +87,7 @@ class ClassifierVictim(Victim):
         self.fresh = getattr(getattr(classifier, "defence", None), "noise", "none") == "fresh"
 
     def probabilities(self, texts: Sequence[Text]) -> ArrayLike:
-        return self.classifier.predict(texts).probabilities
+        return self.classifier.predict(texts, early=False).probabilities  # an attack sees whole votes, not a part
 
     def describe(self) -> str:
         return f"classifier {self.classifier.fingerprint()}"

@@ -35,6 +35,7 @@ class Batch:
     mask_position: MaskPosition = "zero"  # which position embedding those masks get
     scores: Tensor | None = None  # how suspicious each token looked to the defence
     labels: Tensor | None = None  # (rows,)
+    seeds: Tensor | None = None  # (rows,), where a defence draws noise inside the network
 
     def __len__(self) -> int:
         return len(self.input_ids)
