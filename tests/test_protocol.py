@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Modes, calibration, noise and what is written down, on tiny classifiers."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -39,12 +39,18 @@ class Blurred(Defence):
 
     def __init__(self, noise: Noise, rate: float = 0.3) -> None:
         super().__init__()
-        self.noise, self.rate, self.number, self.asked = noise, rate, 0, 0
+        self.kind, self.rate, self.number, self.asked = noise, rate, 0, 0
+
+    @property
+    def noise(self) -> Noise:
+        return self.kind
 
     def redraw(self, number: int) -> None:
         self.number = number
 
-    def inference_views(self, texts: Sequence[Text], encode: Encode, device: torch.device) -> Iterator[Batch]:
+    def inference_view(
+        self, texts: Sequence[Text], numbers: Sequence[int], encode: Encode, device: torch.device,
+    ) -> Batch:
         batch = encode(texts).to(device)
         masks = torch.zeros_like(batch.body)
         for row, text in enumerate(texts):
@@ -52,7 +58,7 @@ class Blurred(Defence):
             seed = self.asked if self.noise == "fresh" else hashed(f"{self.number} {text}")
             toss = torch.rand(masks.shape[1], generator=torch.Generator().manual_seed(seed))
             masks[row] = (toss < self.rate) & batch.body[row]
-        yield replace(batch, masks=masks, input_ids=batch.input_ids.masked_fill(masks, encode.mask_id))
+        return replace(batch, masks=masks, input_ids=batch.input_ids.masked_fill(masks, encode.mask_id))
 
 
 @pytest.fixture(scope="module")
@@ -341,9 +347,12 @@ class Shortened(Defence):
     """Rewrites a text: without its last word."""
 
     name: ClassVar[str] = "shortened"
+    explainable: ClassVar[bool] = False
 
-    def inference_views(self, texts: Sequence[Text], encode: Encode, device: torch.device) -> Iterator[Batch]:
-        yield encode([str(text).rpartition(" ")[0] for text in texts]).to(device)
+    def inference_view(
+        self, texts: Sequence[Text], numbers: Sequence[int], encode: Encode, device: torch.device,
+    ) -> Batch:
+        return encode([str(text).rpartition(" ")[0] for text in texts]).to(device)
 
 
 def test_defences_that_rewrite_texts_are_evaluated(

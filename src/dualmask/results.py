@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Generic, Literal, Protocol, Self, TypeVar, get_args
 
 from dualmask.errors import DataError, OptionError
 from dualmask.record_rules import FITS, HEADER_FITS, check
@@ -56,16 +56,19 @@ class AttackResult:
     hidden_after: Spans | None = None  # and of the attack's last word
     draws: int = 0  # how often a defence with noise was asked again about that last word, each time with new noise
     wrong_draws: int = 0
+    suspicion: float | None = None  # of the text, where the defence is a detector
+    suspicion_after: float | None = None  # and of the attack's last word
+
+    @property
+    def settled(self) -> bool:
+        return self.outcome not in FAULTS
 
     def as_json(self) -> str:
         return as_line({f.name: getattr(self, f.name) for f in FIELDS if getattr(self, f.name) != f.default})
 
     @classmethod
     def from_json(cls, record: Mapping[str, object]) -> "AttackResult":
-        missing = REQUIRED - record.keys()
-        if missing:
-            raise DataError(f"the record lacks {', '.join(sorted(missing))}; it was written by another version or "
-                            "program.")
+        check_whole(record, REQUIRED)
         check(record, FITS, "record")
         if record["outcome"] not in OUTCOMES:
             raise DataError(f"the record's outcome is {record['outcome']!r}; known: {', '.join(OUTCOMES)}.")
@@ -80,6 +83,11 @@ FIELDS = fields(AttackResult)
 NAMES = frozenset(f.name for f in FIELDS)
 REQUIRED = frozenset(f.name for f in FIELDS if f.default is MISSING)
 OUTCOMES: tuple[str, ...] = get_args(Outcome)
+
+
+def check_whole(record: Mapping[str, object], required: frozenset[str]) -> None:
+    if missing := required - record.keys():
+        raise DataError(f"the record lacks {', '.join(sorted(missing))}; it was written by another version or program.")
 
 
 def frozen(value: list[object]) -> tuple[object, ...]:
@@ -129,10 +137,32 @@ def as_line(record: Mapping[str, object]) -> str:
     return json.dumps(record) if SURROGATES.search(line) else line
 
 
+class Record(Protocol):
+    """What one line of a file tells about one example."""
+
+    @property
+    def index(self) -> int: ...  # of the example in the data
+
+    @property
+    def settled(self) -> bool: ...  # or else it is done again when a run is resumed
+
+    def as_json(self) -> str: ...
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, object]) -> Self: ...
+
+
+R = TypeVar("R", bound=Record)
+
+
 def read_results(path: Path) -> tuple[dict[str, object], list[AttackResult]]:
-    """The header and the results of a file; a last line that was cut off by a crash is left out."""
+    return read_records(path, AttackResult)
+
+
+def read_records(path: Path, kind: type[R]) -> tuple[dict[str, object], list[R]]:
+    """The header and the records of a file; a last line that was cut off by a crash is left out."""
     header: dict[str, object] = {}
-    results: list[AttackResult] = []
+    results: list[R] = []
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.endswith(b"\n"):
@@ -144,7 +174,7 @@ def read_results(path: Path) -> tuple[dict[str, object], list[AttackResult]]:
                 if number == 1:
                     header = checked_header(record)
                 else:
-                    results.append(AttackResult.from_json(record))
+                    results.append(kind.from_json(record))
             except (ValueError, RecursionError, DataError) as error:
                 raise DataError(f"{path}, line {number}: not a record ({error}) Restore the file, or make a new "
                                 "one.") from None
@@ -188,14 +218,16 @@ def resumed(first: object, now: object) -> object:
     return {**first, "resumed": [*went_on, place]}
 
 
-class ResultFile:
-    """A header and one line for each result, written at once; a run that was stopped goes on where it was."""
+class RecordFile(Generic[R]):
+    """A header and one line for each record, written at once; a run that was stopped goes on where it was."""
 
-    def __init__(self, path: Path, header: Mapping[str, object], *, resume: bool, overwrite: bool) -> None:
-        self.path, self.header = path, json.loads(json.dumps(header))
-        self.done: list[AttackResult] = []
+    def __init__(
+        self, path: Path, header: Mapping[str, object], kind: type[R], *, resume: bool, overwrite: bool,
+    ) -> None:
+        self.path, self.header, self.kind = path, json.loads(json.dumps(header)), kind
+        self.done: list[R] = []
         if path.is_dir():
-            raise OptionError(f"{path} is a folder; give a file for the records, such as {path / 'attack.jsonl'}.")
+            raise OptionError(f"{path} is a folder; give a file for the records, such as {path / 'records.jsonl'}.")
         if path.exists() and not overwrite:
             if not resume:
                 raise OptionError(f"{path} is there already; go on with it (--resume) or replace it (--overwrite).")
@@ -209,9 +241,9 @@ class ResultFile:
 
     def _go_on(self) -> None:
         """Take what is done; a fault, or a text that is there twice, is done again."""
-        found, done = read_results(self.path)
+        found, done = read_records(self.path, self.kind)
         times = Counter(one.index for one in done)
-        self.done = [one for one in done if one.outcome not in FAULTS and times[one.index] == 1]
+        self.done = [one for one in done if one.settled and times[one.index] == 1]
         if not found:
             return
         differing = [name for name in {**found, **self.header}
@@ -222,13 +254,13 @@ class ResultFile:
                               "write another file.")
         self.header = {**found, "about": resumed(found.get("about", {}), self.header.get("about"))}
 
-    def _write(self, results: Sequence[AttackResult]) -> None:
+    def _write(self, results: Sequence[R]) -> None:
         lines = [as_line(self.header), *(one.as_json() for one in results)]
         part = self.path.with_name(self.path.name + ".part")
         part.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
         part.replace(self.path)
 
-    def add(self, result: AttackResult) -> None:
+    def add(self, result: R) -> None:
         self.done.append(result)
         self._stream.write(result.as_json() + "\n")
         self._stream.flush()
@@ -237,3 +269,10 @@ class ResultFile:
         """Put the results into the order of the data."""
         self._stream.close()
         self._write(sorted(self.done, key=lambda one: one.index))
+
+
+class ResultFile(RecordFile[AttackResult]):
+    """A file of records of attacks."""
+
+    def __init__(self, path: Path, header: Mapping[str, object], *, resume: bool, overwrite: bool) -> None:
+        super().__init__(path, header, AttackResult, resume=resume, overwrite=overwrite)

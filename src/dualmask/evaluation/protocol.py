@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
+from math import isfinite, nan
 from pathlib import Path
+from typing import NamedTuple
 
 from dualmask.attacks.base import Attack
 from dualmask.attacks.running import Assault, Watch, collected, digest, kept, predicted, rounded, sampled
@@ -63,9 +65,12 @@ def evaluate(
                       measure=protocol.measure)
     file = opened({**assault.header(), **common, "texts": len(chosen)})
     done = {one.index for one in file.done} if file else set()
-    before = looked_at(classifier, {number: example for number, example in chosen if number not in done})
+    waiting = {number: example for number, example in chosen if number not in done}
+    before = looked_at(classifier, waiting)
+    suspicion = dict(zip(waiting, suspicions(classifier, [one.text for one in waiting.values()]), strict=True))
     return collected(assault, chosen, file, watch, finish=lambda result: finished(
-        classifier, verified(classifier, result, protocol.draws), before[result.index]))
+        classifier, suspected(classifier, verified(classifier, result, protocol.draws), suspicion[result.index]),
+        before[result.index]))
 
 
 def check_mode(cell: Cell, attack: Attack, source: CellRecords | None) -> None:
@@ -84,7 +89,8 @@ def setting(
     """What a header says besides the attack."""
     defence = classifier.defence
     noisy = defence.noise != "none"
-    return {"cell": cell.as_dict(), "samples": protocol.samples, "sample_seed": protocol.sample_seed,
+    detector = {} if defence.threshold is None else {"threshold": defence.threshold}
+    return {**detector, "cell": cell.as_dict(), "samples": protocol.samples, "sample_seed": protocol.sample_seed,
             "temperature": temperature, "noise": defence.noise, "eot": protocol.eot if noisy else 1,
             "draws": protocol.draws if noisy else 0, "passes": defence.passes, "source": None}
 
@@ -132,6 +138,32 @@ def finished(classifier: DefendedClassifier, result: AttackResult, look: Look) -
     return replace(result, undefended=look.undefended, hidden=look.hidden, hidden_after=after)
 
 
+class Seen(NamedTuple):
+    """The defended classifier's answer to a text and, from the same passes, how suspicious a detector finds it."""
+
+    row: tuple[float, ...]
+    suspicion: float | None
+
+
+def seen(classifier: DefendedClassifier, texts: Sequence[Text]) -> list[Seen]:
+    found = classifier.predict(texts)
+    scores = [nan] * len(texts) if found.suspicion is None else found.suspicion.tolist()
+    return [Seen(tuple(row), round(score, 4) if isfinite(score) else None)  # the last digits depend on the batch
+            for row, score in zip(found.probabilities.tolist(), scores, strict=True)]
+
+
+def suspicions(classifier: DefendedClassifier, texts: Sequence[Text]) -> list[float | None]:
+    """What a detector thinks of each text; a defence that is none is not asked."""
+    if classifier.defence.threshold is None or not texts:
+        return [None] * len(texts)
+    return [one.suspicion for one in seen(classifier, texts)]
+
+
+def suspected(classifier: DefendedClassifier, result: AttackResult, before: float | None) -> AttackResult:
+    after = None if result.adversarial is None else suspicions(classifier, [result.adversarial])[0]
+    return replace(result, suspicion=before, suspicion_after=after)
+
+
 # Texts that were made against another classifier
 
 
@@ -139,7 +171,8 @@ def replay_header(
     classifier: DefendedClassifier, source: CellRecords, common: Mapping[str, object], texts: int,
 ) -> dict[str, object]:
     """The attack as the source tells it, and the classifier that is shown its texts."""
-    same = {key: value for key, value in source.header.items() if key not in (*common, "texts", "victim", "defence")}
+    own = (*common, "texts", "victim", "defence", "threshold")
+    same = {key: value for key, value in source.header.items() if key not in own}
     return {**same, **common, "source": source_mark(source), "texts": texts,
             "victim": ClassifierVictim(classifier).describe(),
             "defence": {"name": classifier.defence.name, **classifier.defence.options_as_dict()}}
@@ -179,16 +212,16 @@ def answered(classifier: DefendedClassifier, made: Sequence[AttackResult], *, dr
         return []
     looks = looked_at(classifier, {one.index: Example(one.text, one.label) for one in made})
     finals = [one.text if one.adversarial is None else one.adversarial for one in made]
-    befores, afters = (list(map(tuple, classifier.predict(texts).probabilities.tolist()))
-                       for texts in ([one.text for one in made], finals))
+    befores, afters = (seen(classifier, texts) for texts in ([one.text for one in made], finals))
     shown = [transferred(one, before, after) for one, before, after in zip(made, befores, afters, strict=True)]
     return [finished(classifier, verified(classifier, one, draws, otherwise="failed"), looks[one.index])
             for one in shown]
 
 
-def transferred(made: AttackResult, before: tuple[float, ...], after: tuple[float, ...]) -> AttackResult:
+def transferred(made: AttackResult, first: Seen, last: Seen) -> AttackResult:
     """The record of a replayed text. It cost the defended classifier no query: nothing was asked of it."""
-    after = before if made.adversarial is None else after  # noise must not make an attack of none
+    last = first._replace(suspicion=None) if made.adversarial is None else last  # noise must make no attack of none
+    before, after = first.row, last.row
     outcome: Outcome = "failed"
     if made.outcome in FAULTS:
         outcome = made.outcome
@@ -201,4 +234,4 @@ def transferred(made: AttackResult, before: tuple[float, ...], after: tuple[floa
         clean=predicted(before), predicted=predicted(after), probability=rounded(before, made.label),
         probability_after=rounded(after, made.label), queries=0, rows=0, gradients=0,
         words=made.words, changed=made.changed, similarity=made.similarity, seconds=0.0,
-        reason=made.reason)
+        reason=made.reason, suspicion=first.suspicion, suspicion_after=last.suspicion)

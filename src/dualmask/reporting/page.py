@@ -11,7 +11,7 @@ from dualmask.reporting.entries import WORST, Entry, Share
 from dualmask.reporting.findings import counted
 from dualmask.reporting.page_details import glossary, missing, provenance
 from dualmask.reporting.page_plots import plots
-from dualmask.reporting.page_tables import cost_table, equal_to, main_table, paired_table, stands_on
+from dualmask.reporting.page_tables import cost_table, detection_table, equal_to, main_table, paired_table, stands_on
 from dualmask.reporting.report import Line, Report, Table
 from dualmask.reporting.report_tables import table_title
 from dualmask.reporting.reported import CAUTION
@@ -52,6 +52,7 @@ def html(report: Report) -> str:
     sections = [
         ("doubts", "Why you might not believe this", doubts(report)),
         ("figures", "Accuracy under attack", tables(report)),
+        *([("detection", "Detection", detection_table(report))] if report.detections else []),
         ("plots", "Plots", all_plots(report, tints)),
         ("examples", "Examples", examples(report)),
         ("missing", "What is missing", missing(report)),

@@ -45,7 +45,7 @@ def provenance(report: Report) -> str:
     parts = [simple_table(["fact", "found in the records"], facts, label="Software and machines")] if facts else []
     headers = [(run.records.cell, run.records.header) for entry in report.entries for run in entry.runs]
     classifiers = unique([cell.defence, cell.data, cell.encoder, str(cell.seed), settings(header.get("defence")),
-                          told(header, "noise", "passes", "temperature"), settings(training_facts(header))]
+                          told(header, "noise", "passes", "temperature", "threshold"), settings(training_facts(header))]
                          for cell, header in headers)
     attacks = unique([cell.attack, cell.mode, str(header.get("preset", "")),
                       told(header, "seed", "samples", "sample_seed", "eot", "draws", "tolerance", "measure"),

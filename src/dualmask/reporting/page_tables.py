@@ -7,8 +7,16 @@ from dualmask.reporting.axes import shown
 from dualmask.reporting.comparison import PairedTest, listed
 from dualmask.reporting.entries import WORST, Share, Worst
 from dualmask.reporting.findings import counted
-from dualmask.reporting.report import Gap, Line, Table
-from dualmask.reporting.report_tables import MODE_WORDS, attack_names, number, probability, table_title
+from dualmask.reporting.report import Gap, Line, Report, Table
+from dualmask.reporting.report_tables import (
+    DETECTION,
+    MODE_WORDS,
+    attack_names,
+    detection_rows,
+    number,
+    probability,
+    table_title,
+)
 
 BETTER, WORSE = "†", "‡"
 
@@ -196,3 +204,10 @@ def cost_table(table: Table) -> str:
          "succeeded", "faults", "to come"], rows,
         label=f"What attacks cost, {table_title(table)}: queries, texts read and seconds per attacked text; words "
               "changed and similarity over successes")
+
+
+def detection_table(report: Report) -> str:
+    """What detectors flagged."""
+    heads, *rows = detection_rows(report)
+    return f'<p class="notes">{shown(DETECTION)}</p>\n' + simple_table(
+        heads, rows, label="Detectors, in per cent; [brackets] hold the 95 % interval over texts (Wilson)")

@@ -6,7 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from dualmask.reporting.entries import WORST, Share
 from dualmask.reporting.report import CLEAN, Line, Report, Table, rank
-from dualmask.reporting.report_tables import MODE_WORDS, attack_names, mode_name, reported_rows
+from dualmask.reporting.report_tables import (
+    DETECTION,
+    MODE_WORDS,
+    attack_names,
+    detection_rows,
+    mode_name,
+    reported_rows,
+)
 from dualmask.reporting.reported import CAUTION
 
 PREAMBLE = ("% Put \\usepackage{booktabs} and \\usepackage{graphicx} into the preamble. Names with letters beyond "
@@ -33,12 +40,16 @@ def escaped(text: str) -> str:
 def latex(report: Report) -> str:
     """All tables: best bold, second underlined, a dagger where a test against plain found a difference."""
     parts = [PREAMBLE, *(latex_table(table, number) for number, table in enumerate(report.tables, start=1))]
-    rows = [[escaped(cell) for cell in row] for row in reported_rows(report)]
-    if len(rows) > 1:
-        caption = f"Reported beside measured. {CAUTION} Source: {report.reported.source}."
-        parts.append(floated("lllllrlrl", [joined(rows[0])], map(joined, rows[1:]), caption=escaped(caption),
-                             label="tab:reported"))
+    parts += listing(detection_rows(report), "lllll" + "r" * 9, f"Detection. {DETECTION}", label="tab:detection")
+    parts += listing(reported_rows(report), "lllllrlrl",
+                     f"Reported beside measured. {CAUTION} Source: {report.reported.source}.", label="tab:reported")
     return "\n\n".join(parts) + "\n"
+
+
+def listing(rows: Sequence[Sequence[str]], columns: str, caption: str, *, label: str) -> list[str]:
+    """A table of texts below the names in its first row; none where there is nothing to list."""
+    names, *body = [[escaped(cell) for cell in row] for row in rows]
+    return [floated(columns, [joined(names)], map(joined, body), caption=escaped(caption), label=label)] if body else []
 
 
 def latex_table(table: Table, number: int) -> str:

@@ -4,8 +4,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from dualmask.evaluation.records import Mode
+from dualmask.evaluation.statistics import Spread
 from dualmask.reporting.comparison import PairedTest, listed
-from dualmask.reporting.entries import WORST, Entry, Share
+from dualmask.reporting.entries import WORST, Entry, Key, Share
 from dualmask.reporting.report import Gap, Line, Report, Table
 from dualmask.reporting.reported import CAUTION
 from dualmask.text.differences import SHOWN
@@ -37,6 +38,16 @@ LEGEND = (
     "intervals that is no ranking.")
 
 
+DETECTION = (
+    "These defences give each text a score of suspicion and flag it above a threshold. Positives are the attack's last "
+    "words for the texts that it changed, whether they succeeded or not; in the mode transfer-successful that is those "
+    "which fooled the plain classifier, as detectors are usually measured. Negatives are the texts before the attack. "
+    "AUROC: how often an adversarial text is more suspicious than a clean one, equal scores counted half. F1 is for as "
+    "many adversarial as clean texts. Restored accuracy is CAA: of the answers after detection and restoring. 'Flagged "
+    "as defended' also counts successes that were flagged, and no cost of false alarms. An attack that asks the "
+    "classifier stops at a wrong answer, flagged or not, and does not try to stay unseen.")
+
+
 def number(value: float | None, form: str = ".1f") -> str:
     return NOTHING if value is None else format(value, form)
 
@@ -54,7 +65,7 @@ def probability(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def mode_name(table: Table) -> str:
+def mode_name(table: Table | Key) -> str:
     return table.mode + (", calibrated scores" if table.scores == "calibrated" else "")
 
 
@@ -96,6 +107,8 @@ def markdown(report: Report) -> str:
                   "\n".join(f"* **{one.severity}**, {one.name}: {one_line(one.text)}" for one in report.doubts)]
     for table in report.tables:
         parts += table_parts(table)
+    if report.detections:
+        parts += ["## Detection", DETECTION, rendered(detection_rows(report))]
     if any(line.gaps or line.clean_gap for table in report.tables for line in table.lines):
         parts += ["## Reported beside measured", f"{CAUTION} Source: {report.reported.source}. 'far' marks a "
                   "difference of more than two deviations or, with one seed, a reported figure outside the interval.",
@@ -210,6 +223,25 @@ def reported_rows(report: Report) -> list[list[str]]:
             rows += [[data, table.encoder, mode_name(table), name_of_row, name, f"{gap.reported:.1f}", figure(share),
                       f"{gap.difference:+.1f}", "far" if gap.far else ""] for name, gap, share in found if gap]
     return rows
+
+
+def detection_rows(report: Report) -> list[list[str]]:
+    """Every attack on a detector; names in the first row."""
+    rows = [["defence", "attack", "mode", "data", "encoder", "F1", "AUROC", "adversarial flagged", "clean flagged",
+             "restored accuracy", "CAA, flagged as defended", "adversarial", "clean", "seeds"]]
+    for one in report.detections:
+        key = one.key
+        rows.append([key.defence, key.attack, mode_name(key), key.data, key.encoder, averaged(one.f1),
+                     averaged(one.auroc), figure(one.detected), figure(one.false_alarms), figure(one.restored),
+                     figure(one.or_flagged), *(f"{count:,}" for count in one.texts), str(len(one.runs))])
+    return rows
+
+
+def averaged(found: Spread | None) -> str:
+    """In points: mean and deviation over seeds."""
+    if found is None:
+        return NOTHING
+    return f"{100 * found.mean:.1f}" + (f" ± {100 * found.deviation:.1f}" if found.deviation is not None else "")
 
 
 def headline(report: Report) -> list[list[str]]:
