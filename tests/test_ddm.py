@@ -46,8 +46,7 @@ def trained_on(defence: DDM, texts: list[Text], encode: Encode, seed: int = 0) -
 
 
 def asked(defence: DDM, texts: list[Text], encode: Encode) -> Batch:
-    batch = defence.inference_view(texts, [0] * len(texts), encode, CPU)
-    return batch
+    return defence.inference_view(texts, [0] * len(texts), encode, CPU)
 
 
 def shown(batch: Batch, encode: Encode, row: int = 0) -> str:

@@ -217,7 +217,9 @@ def test_commands_in_documents_parse(path: Path, words: list[str]) -> None:
     if "attack" in given:
         options = parse_assignments(given["option"] or [])
         build_attack(given["attack"] or "textfooler", preset=given["preset"], options=options)
-    elif "option" in given:
+    elif given.get("under"):
+        build_defence(given["under"], preset=given["preset"], options=parse_assignments(given["option"] or []))
+    elif "defence" in given:
         build_defence(given["defence"], preset=given["preset"], options=parse_assignments(given["option"] or []))
         preset_training(given["defence"], given["preset"], parse_assignments(given["settings"] or []))
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dualmask.attacks import ATTACKS, aware_of
+from dualmask.defences import DEFENCES, build_defence
 from dualmask.errors import OptionError
 from dualmask.evaluation.grid import LISTS, Grid, read_grid
 from dualmask.evaluation.plan import make_plan
@@ -83,12 +84,16 @@ def test_the_long_form_says_everything(write: Write, tmp_path: Path, monkeypatch
         preset = "paper"
         options = {test_rate = 0.1}
         training = {epochs = 2}
+        samples = 6
+        eot = 1
         """))
     assert (grid.samples, grid.sample_seed, grid.attack_seed, grid.seeds, grid.measure) == (7, 3, 4, (5, 1), "none")
     assert grid.modes == ("transfer", "adaptive") and grid.scores == ("raw", "calibrated")
     defence, = grid.defences
     assert (defence.name, defence.defence, defence.preset) == ("ddm-paper", "ddm", "paper")
     assert defence.training == {"epochs": 2, "max_length": 64} and defence.options == {"test_rate": 0.1}
+    assert (defence.samples, defence.eot) == (6, 1)
+    assert [grid.samples_of(defence, attack) for attack in grid.attacks] == [5, 6]
     assert [(one.name, one.attack, one.samples) for one in grid.attacks] == [
         ("tf", "textfooler", 5), ("bertattack", "bertattack", None)]
     assert [(one.name, one.source) for one in grid.encoders] == [
@@ -256,6 +261,16 @@ def test_the_experiments_are_whole(name: str) -> None:
     assert grid.name == name and len(grid.seeds) == 5 and grid.samples == 1000
     assert {"adaptive", "transfer", "defence-aware"} <= set(grid.modes)
     assert len({task.cell for task in make_plan(grid).tasks}) == len(make_plan(grid).tasks) > 300
+
+
+@pytest.mark.shared
+@pytest.mark.usefixtures("shared")
+def test_defences_that_vote_get_fewer_texts() -> None:
+    grid = read_grid(ROOT / "experiments" / "smoothing.toml")
+    for one in grid.defences:
+        defence = build_defence(one.defence, preset=one.preset, options=one.options)
+        assert grid.samples_of(one, grid.attacks[0]) == (500 if defence.noise == "none" else 100)
+    assert {one.defence for one in grid.defences} == set(DEFENCES)
 
 
 def test_the_page_names_every_key() -> None:

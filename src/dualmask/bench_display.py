@@ -159,7 +159,8 @@ def counts(states: dict[Cell, str]) -> str:
 
 def expected_texts(grid: Grid, plan: Plan, standings: dict[Cell, Standing]) -> dict[Cell, int | None]:
     """As many as were asked for; how many there are is known when a cell is begun."""
-    return {task.cell: standings[task.cell].wanted or task.attack.samples or grid.samples for task in plan.tasks}
+    return {task.cell: standings[task.cell].wanted or grid.samples_of(job.defence, task.attack)
+            for job in plan.jobs for task in job.tasks}
 
 
 def progress(cell: Cell, found: Standing, wanted: int | None) -> str:

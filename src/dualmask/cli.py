@@ -13,6 +13,7 @@ import typer
 
 from dualmask import __version__
 from dualmask.cli_bench import bench, compare, report
+from dualmask.cli_certify import certify
 from dualmask.cli_resources import app as resources_app
 from dualmask.errors import DualmaskError, OptionError, did_you_mean
 
@@ -175,7 +176,7 @@ def attack(
         progress=not quiet))
 
 
-for command in (bench, report, compare):
+for command in (certify, bench, report, compare):
     app.command()(command)
 
 
@@ -255,8 +256,8 @@ def resume_hint(arguments: list[str]) -> str:
     """How to go on with the command that was stopped, if it can."""
     given = {argument.partition("=")[0] for argument in arguments}
     command = arguments[0] if arguments else ""
-    needed = {"train": set[str](), "predict": {"--file", "--out"}, "attack": {"--out"}, "bench": set[str](),
-              "quickstart": set[str]()}
+    needed = {"train": set[str](), "predict": {"--file", "--out"}, "attack": {"--out"}, "certify": {"--out"},
+              "bench": set[str](), "quickstart": set[str]()}
     if command not in needed or not needed[command] <= given:
         return "."
     flag = [] if "--resume" in arguments or command in ("bench", "quickstart") else ["--resume"]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -31,6 +31,16 @@ if TYPE_CHECKING:
 # What an attack may have used that its paper had otherwise
 TOOLS = {"synonyms": "synonyms", "tagger": "tagger", "language_model": "language model",
          "sentences": "sentence encoder"}
+
+
+class Labelled(Protocol):
+    """A request that names labelled texts."""
+
+    @property
+    def data(self) -> str: ...
+
+    @property
+    def columns(self) -> Columns: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,7 +200,7 @@ class Progressing(Progress):
         self.update(self.bar, advance=1, counts=f"{self.fooled} fooled, {self.held} held")
 
 
-def find_examples(request: Request, labels: Sequence[str]) -> "list[Example]":
+def find_examples(request: Labelled, labels: Sequence[str]) -> "list[Example]":
     """The labelled texts; names of classes that the model does not know may only be other names."""
     from dualmask.text.examples import load_examples
 

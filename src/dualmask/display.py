@@ -137,24 +137,28 @@ def show_summary(console: Console, summary: "Summary") -> None:
     earlier = f" ({summary.resumed:,} of them by an earlier run)" if summary.resumed else ""
     line = f"{summary.rows:,} rows answered{earlier} in {summary.seconds:.1f} s: {counts}. Written to {summary.out}"
     console.print(Text(line.translate(SHOWN)), soft_wrap=True)
+    new = summary.rows - summary.resumed
+    if summary.views > 1 and new:
+        share = summary.passes / new / summary.views
+        console.print(f"{summary.passes / new:.1f} of {summary.views} passes a text ({share:.0%}): a vote ends when its "
+                      "winner is certain.", soft_wrap=True, highlight=False)
 
 
 def method_table(kinds: Iterable[type["Method"]], *, width: int = 200) -> Table:
     """Defences or attacks, one a row; papers only where there is room."""
     kinds = list(kinds)
-    passes = {kind: getattr(kind, "passes", "") for kind in kinds}
-    columns = ["family", *(["passes"] if any(passes.values()) else []), "presets", "summary",
-               *(["paper"] if width >= ROOMY else [])]
+    told = [name for name in ("passes", "certificate") if any(getattr(kind, name, "") for kind in kinds)]
+    columns = ["family", *told, "presets", "summary", *(["paper"] if width >= ROOMY else [])]
     table = Table()
     for name in (kinds[0].noun, *columns):
-        long = name in ("summary", "paper")
+        long = name in ("summary", "paper", "certificate")
         table.add_column(name, no_wrap=not long, overflow="fold", ratio=1 if long else None)
     for kind in kinds:
         paper = f"{kind.paper.authors}, {kind.paper.title}, {kind.paper.venue}" if kind.paper else "-"
         knows = getattr(kind, "against", ())
         family = kind.family + (f"\nknows {', '.join(knows)}" if knows else "")
-        cells = [family, *([passes[kind]] if any(passes.values()) else []), "\n".join(kind.presets),
-                 kind.card().summary, paper]
+        cells = [family, *(getattr(kind, name) or "-" for name in told), "\n".join(kind.presets), kind.card().summary,
+                 paper]
         table.add_row(Text(kind.name, "bold"), *cells[:len(columns)])
     return table
 

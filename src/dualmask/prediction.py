@@ -34,6 +34,8 @@ class Summary:
     resumed: int  # rows that an earlier run had answered
     counts: dict[str, int]  # how often each label was given
     seconds: float
+    passes: int = 0  # of the network, in this run
+    views: int = 1  # passes that a text may take at most
 
 
 @dataclass
@@ -60,7 +62,7 @@ def predict_file(
     job = begin(out, identity_of(classifier, source, options), resume=resume, overwrite=overwrite)
     total, names = survey(source, columns)  # the whole input is checked before hours of work begin
     layout = Layout.of(kind, names, classifier.labels, explain=explain)
-    resumed = job.rows
+    resumed, passes = job.rows, 0
     with partial_file(out, job) as file, progress_bar(progress) as bar:
         task = bar.add_task("predicting", total=total, completed=job.rows)
         if not job.rows:
@@ -70,10 +72,12 @@ def predict_file(
                                             batch_size=batch_size, chunk=chunk or chunk_size(classifier)):
             file.write(layout.lines(items, answers))
             record(out, job, file, answers.labels)
+            passes += int(answers.passes.sum()) if answers.passes is not None else 0
             bar.advance(task, len(items))
     os.replace(beside(out, "partial"), out)
     beside(out, "progress.json").unlink(missing_ok=True)
-    return Summary(out, job.rows, resumed, job.counts, time.perf_counter() - started)
+    return Summary(out, job.rows, resumed, job.counts, time.perf_counter() - started, passes,
+                   classifier.defence.views if defended else 1)
 
 
 def predict_items(

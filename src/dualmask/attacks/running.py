@@ -22,7 +22,7 @@ from dualmask.errors import DataError, OptionError
 from dualmask.models.sentences import cosine
 from dualmask.models.victim import Victim, as_victim, check_classes
 from dualmask.options import check_least
-from dualmask.results import FORMAT, AttackResult, Outcome, ResultFile
+from dualmask.results import FORMAT, AttackResult, Outcome, R, RecordFile, ResultFile
 from dualmask.seeds import derived_seed
 from dualmask.text.columns import Text
 from dualmask.text.examples import Dataset, Example, load_dataset, load_examples
@@ -206,8 +206,8 @@ def collected(
     return found
 
 
-def kept(new: Iterable[AttackResult], file: ResultFile | None, watch: Watch | None) -> list[AttackResult]:
-    """New results, each written as it comes, with those that the file holds already; in the order of the data."""
+def kept(new: Iterable[R], file: RecordFile[R] | None, watch: Callable[[R], None] | None) -> list[R]:
+    """New records, each written as it comes, with those that the file holds already; in the order of the data."""
     results = {one.index: one for one in (file.done if file else [])}
     try:
         for result in new:

@@ -5,11 +5,17 @@ from collections.abc import Mapping
 
 from dualmask.cards import Catalogue
 from dualmask.defences.base import Defence
+from dualmask.defences.certed import CertED
 from dualmask.defences.ddm import DDM
+from dualmask.defences.fgws import FGWS
 from dualmask.defences.mi4d import MI4D
+from dualmask.defences.ranmask import RanMASK
+from dualmask.defences.rsmi import RSMI
+from dualmask.defences.safer import SAFER
+from dualmask.defences.textrs import TextRS
 from dualmask.options import TrainingOptions, make_options
 
-DEFENCES: Catalogue[Defence] = Catalogue((Defence, DDM, MI4D))
+DEFENCES: Catalogue[Defence] = Catalogue((Defence, DDM, MI4D, FGWS, RanMASK, SAFER, CertED, TextRS, RSMI))
 
 
 def build_defence(name: str, *, preset: str | None = None, options: Mapping[str, object] | None = None) -> Defence:

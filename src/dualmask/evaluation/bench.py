@@ -133,8 +133,8 @@ class Run:
         """One cell, from where it stands to its end."""
         grid, entry, path = self.grid, task.attack, record_path(self.out, task.cell)
         protocol = Protocol(
-            samples=entry.samples or grid.samples, sample_seed=grid.sample_seed, attack_seed=grid.attack_seed,
-            eot=grid.eot, draws=grid.draws, measure=None if grid.measure == "none" else grid.measure)
+            samples=grid.samples_of(job.defence, entry), sample_seed=grid.sample_seed, attack_seed=grid.attack_seed,
+            eot=job.defence.eot or grid.eot, draws=grid.draws, measure=None if grid.measure == "none" else grid.measure)
         tests, tools = data.test or [], self.tools.setdefault(entry.name, Tools())
         try:
             source = self.source(task)

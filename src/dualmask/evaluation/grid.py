@@ -52,6 +52,8 @@ class DefenceEntry:
     preset: str
     options: Mapping[str, object] = field(default_factory=dict)
     training: Mapping[str, object] = field(default_factory=dict)  # the grid's, changed by its own
+    samples: int | None = None  # texts, where they are fewer than the grid's, e.g. for defences of many passes
+    eot: int | None = None  # answers averaged for each question, where they are not as many as the grid's
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +62,7 @@ class AttackEntry:
     attack: str
     preset: str
     options: Mapping[str, object] = field(default_factory=dict)
-    samples: int | None = None  # texts, where they are not as many as the grid's
+    samples: int | None = None  # texts, where they are fewer than the grid's
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +90,10 @@ class Grid:
     def plain(self) -> DefenceEntry | None:
         """The classifier without a defence, whose adversarial texts are shown to the others."""
         return next((one for one in self.defences if one.defence == "plain"), None)
+
+    def samples_of(self, defence: DefenceEntry, attack: AttackEntry) -> int:
+        """Texts of a cell; smaller samples are part of larger ones."""
+        return min(given for given in (self.samples, defence.samples, attack.samples) if given is not None)
 
 
 LISTS: Mapping[str, type] = {"data": DataEntry, "encoders": EncoderEntry, "defences": DefenceEntry,

@@ -16,7 +16,8 @@ from typing import Literal, NamedTuple, cast, get_args
 
 from dualmask import __version__
 from dualmask.errors import DataError, OptionError
-from dualmask.results import AttackResult, read_results
+from dualmask.evaluation.certified_records import KIND as CERTIFICATES
+from dualmask.results import AttackResult, read_header, read_results
 
 Mode = Literal[
     "adaptive",  # the attack asks the defended classifier: the headline
@@ -172,7 +173,8 @@ def record_files(folder: Path) -> Iterator[Path]:
         raise DataError(f"{folder} does not exist; give a folder that 'dualmask bench' has written.")
     if folder.is_file():
         yield folder
-    yield from sorted(path for path in folder.rglob("*.jsonl") if path.name not in NO_RECORDS)
+    yield from sorted(path for path in folder.rglob("*.jsonl")
+                      if path.name not in NO_RECORDS and read_header(path).get("kind") != CERTIFICATES)
 
 
 def keep(text: str, path: Path) -> None:

@@ -2,7 +2,8 @@
 """How sure a measured share is, and whether two methods differ on the same texts."""
 
 from collections.abc import Mapping, Sequence
-from math import comb, lgamma, log, sqrt
+from functools import cache
+from math import comb, lgamma, log, log1p, sqrt
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from dualmask.errors import DataError
 
 Z = 1.959963984540054  # the normal distribution's 97.5 % point
+SAFE = 1e-6  # share of alpha that a bound leaves to rounding errors
 K = TypeVar("K")
 
 
@@ -44,6 +46,26 @@ def wilson(part: float, whole: int) -> Interval:
     share, extra = min(1.0, part / whole), Z * Z / whole
     centre, half = share + extra / 2, Z * sqrt(share * (1 - share) / whole + extra / (4 * whole))
     return Interval(max(0.0, (centre - half) / (1 + extra)), min(1.0, (centre + half) / (1 + extra)))
+
+
+@cache
+def clopper_pearson(successes: int, draws: int, alpha: float = 0.05) -> float:
+    """Clopper and Pearson's lower bound: the true chance lies below it with a probability of at most alpha.
+
+    It is the largest p at which so many successes or more still have a chance of no more than alpha. That chance is
+    known to some 1e-11 of itself for thousands of draws; it is held below alpha by far more, so that rounding can't
+    lift the bound.
+    """
+    if not 0 <= successes <= draws or draws < 1 or not 0 < alpha < 1:
+        raise DataError(f"{successes} of {draws} draws at alpha {alpha}: expected a part of at least one draw, and a "
+                        "number between 0 and 1.")
+    counts = np.arange(successes, draws + 1)
+    ways = np.array([lgamma(draws + 1) - lgamma(count + 1) - lgamma(draws - count + 1) for count in counts.tolist()])
+    low, high = 0.0, 1.0
+    while successes and low < (middle := (low + high) / 2) < high:
+        tail = np.exp(ways + counts * log(middle) + (draws - counts) * log1p(-middle)).sum()  # P(X >= successes)
+        low, high = (middle, high) if tail <= alpha * (1 - SAFE) else (low, middle)
+    return low
 
 
 def spread(values: Sequence[float]) -> Spread:

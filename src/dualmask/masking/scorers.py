@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from dualmask.errors import DualmaskError, OptionError
+from dualmask.masking.gradients import embedding_gradient
 from dualmask.masking.words import (
     first_of_each,
     first_pieces,
@@ -180,17 +181,9 @@ class GradientNorm(Scorer):
         self._model = (model,)
 
     def forward(self, batch: Batch) -> Tensor:
-        from dualmask.models.encoders import logits
-
         if not self._model:
             raise DualmaskError("the scorer 'gradient' was not given a model; call adapt() first.")
-        model, = self._model
-        with torch.enable_grad():
-            embeddings: Tensor = model.get_input_embeddings()(batch.input_ids).detach().requires_grad_()
-            answer = logits(model, batch, embeddings=embeddings)
-            loss = torch.nn.functional.cross_entropy(answer, answer.argmax(dim=1), reduction="sum")
-            gradient: Tensor = torch.autograd.grad(loss, embeddings)[0]
-        return gradient.square().sum(dim=2).sqrt()
+        return embedding_gradient(self._model[0], batch).square().sum(dim=2).sqrt()
 
 
 class RandomScore(Scorer):

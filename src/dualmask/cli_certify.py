@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`dualmask certify`: a model and labelled texts in, certified accuracy and records out."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dualmask.errors import OptionError
+from dualmask.text.columns import Columns
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from dualmask.classifier import DefendedClassifier
+    from dualmask.evaluation.certification import CertifyingOptions
+    from dualmask.evaluation.certified_records import Certificate, Certified, Summary
+
+COLUMNS, PROOF, RUNS = "Columns (found by name unless given)", "Proof", "Runs"
+Under = Annotated[str | None, typer.Option(
+    metavar="DEFENCE", help="Certify the model's network under this defence, e.g. ranmask. The answers are then that "
+    "defence's, not the model's own.")]
+Options = Annotated[list[str] | None, typer.Option(
+    metavar="NAME=VALUE", help="An option of --under, as 'dualmask card' lists them; repeatable.")]
+Labels = Annotated[str | None, typer.Option(
+    help="What the data call the classes, in the model's order, by commas; the model's own names unless given.")]
+Samples = Annotated[int | None, typer.Option(min=1, help="Certify so many of the texts, drawn at random.")]
+Selection = Annotated[int, typer.Option(min=1, help="Views that choose the class.", rich_help_panel=PROOF)]
+Draws = Annotated[int, typer.Option(
+    min=1, help="Other views, which bound the class's share; papers take 5,000.", rich_help_panel=PROOF)]
+Alpha = Annotated[float, typer.Option(help="The chance that a bound is too high.", rich_help_panel=PROOF)]
+Changes = Annotated[int, typer.Option(
+    min=1, help="For ddm: edits of which every choice of places is tried.", rich_help_panel=PROOF)]
+Passes = Annotated[int, typer.Option(min=1, help="For ddm: passes for one text, at most.", rich_help_panel=PROOF)]
+TextColumn = Annotated[str | None, typer.Option(help="Column of the text.", rich_help_panel=COLUMNS)]
+LabelColumn = Annotated[str | None, typer.Option(help="Column of the label.", rich_help_panel=COLUMNS)]
+PairColumn = Annotated[str | None, typer.Option(help="Column of a second text.", rich_help_panel=COLUMNS)]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on where a stopped run was.", rich_help_panel=RUNS)]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.", rich_help_panel=RUNS)]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar.", rich_help_panel=RUNS)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What was asked for on the command line."""
+
+    model: str
+    data: str
+    under: str | None
+    preset: str | None
+    options: Mapping[str, str]
+    labels: tuple[str, ...]
+    columns: Columns
+    out: Path | None
+    html: Path | None
+    resume: bool
+    overwrite: bool
+    progress: bool
+
+
+def certify(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Folder of a saved model, or a hub id.")],
+    data: Annotated[str, typer.Argument(metavar="DATA", help="Labelled texts: a file, or data with a test part.")],
+    *,
+    under: Under = None, option: Options = None,
+    preset: Annotated[str | None, typer.Option(help="Of --under; the first unless given.")] = None,
+    samples: Samples = None,
+    seed: Annotated[int, typer.Option(help="Of the sample and of the views.")] = 0,
+    selection: Selection = 100, draws: Draws = 1000, alpha: Alpha = 0.05, changes: Changes = 1, passes: Passes = 10_000,
+    out: Annotated[Path | None, typer.Option(help="File for one record a text (JSON Lines).")] = None,
+    html: Annotated[Path | None, typer.Option(help="File for a page with the curve and the table.")] = None,
+    labels: Labels = None,
+    text_column: TextColumn = None, label_column: LabelColumn = None, pair_column: PairColumn = None,
+    resume: Resume = False, overwrite: Overwrite = False, quiet: Quiet = False,
+) -> None:
+    """Prove how many changes to each text can't alter the answer, and show the certified accuracy."""
+    from dualmask.evaluation.certification import CertifyingOptions
+    from dualmask.options import parse_assignments
+
+    if under is None and (option or preset):
+        raise OptionError("--option and --preset are those of the defence to certify under; name it with --under.")
+    if resume and out is None:
+        raise OptionError("--resume goes on with a file of records; name it with --out.")
+    run(Request(model=model, data=data, under=under, preset=preset, options=parse_assignments(option or []),
+                labels=tuple(name.strip() for name in (labels or "").split(",") if name.strip()),
+                columns=Columns(text_column, label_column, pair_column), out=out, html=html, resume=resume,
+                overwrite=overwrite, progress=not quiet),
+        CertifyingOptions(samples=samples, seed=seed, selection=selection, draws=draws, alpha=alpha, changes=changes,
+                          passes=passes))
+
+
+def run(request: Request, options: "CertifyingOptions") -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    from dualmask.evaluation.certified_records import summarise
+    from dualmask.evaluation.records import keep
+    from dualmask.reporting.certified import CAUTION, page
+
+    found = certified(request, options)
+    summary, console = summarise(found.records), Console()
+    console.print(fact_table(found, summary))
+    console.print(accuracy_table(summary))
+    console.print(Text(CAUTION, "dim"))
+    if request.html:
+        keep(page(found, f"Certified accuracy: {Path(request.data).stem}"), request.html)
+    for path in (request.out, request.html):
+        if path:
+            console.print(Text(str(path), "dim"), soft_wrap=True)
+
+
+def certified(request: Request, options: "CertifyingOptions") -> "Certified":
+    from dualmask.cli_attack import find_examples
+    from dualmask.evaluation.certification import certify
+
+    classifier = find_classifier(request)
+    names = request.labels or classifier.labels
+    if len(names) != len(classifier.labels):
+        raise OptionError(f"--labels names {len(names)} classes, and the model has {len(classifier.labels)}: "
+                          f"{','.join(classifier.labels)}. Name each, in this order.")
+    examples = find_examples(request, names)
+    with progressing(min(options.samples or len(examples), len(examples)), shown=request.progress) as watch:
+        return certify(classifier, examples, options, out=request.out, resume=request.resume, watch=watch,
+                       overwrite=request.overwrite, about={"victim": request.model, "data": request.data})
+
+
+def find_classifier(request: Request) -> "DefendedClassifier":
+    from dualmask.classifier import DefendedClassifier
+    from dualmask.defences import build_defence
+    from dualmask.evaluation.certification import under
+
+    if request.under is None:
+        return DefendedClassifier.load(request.model)
+    build_defence(request.under, preset=request.preset, options=request.options)  # told before the model is loaded
+    return under(DefendedClassifier.load(request.model), request.under, preset=request.preset, options=request.options)
+
+
+@contextmanager
+def progressing(total: int, *, shown: bool) -> Iterator[Callable[["Certificate"], None]]:
+    """A bar, moved by each certificate."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    with Progress(TextColumn("certify"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"),
+                  TimeRemainingColumn(), console=Console(stderr=True), disable=not shown, transient=True) as bar:
+        task = bar.add_task("", total=total)
+        radii: list[int] = []
+
+        def watch(one: "Certificate") -> None:
+            radii.append(one.radius)
+            some = sum(radius > 0 for radius in radii)
+            bar.update(task, advance=1, description=f"{some} certified, {sum(r < 0 for r in radii)} abstained")
+
+        yield watch
+
+
+def fact_table(found: "Certified", summary: "Summary") -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    from dualmask.reporting.certified import facts
+    from dualmask.text.differences import SHOWN
+
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    for name, told in facts(found, summary):
+        table.add_row(name, Text(told.translate(SHOWN)))
+    return table
+
+
+def accuracy_table(summary: "Summary") -> "Table":
+    """Certified accuracy at each number of changes, with its 95 % interval."""
+    from rich.table import Table
+
+    from dualmask.reporting.certified import GUESSED, rows
+    from dualmask.reporting.charts import told
+
+    table = Table("changes", "certified accuracy", *([GUESSED] if summary.heuristic else []), box=None,
+                  padding=(0, 2, 0, 0), title="", title_justify="left")
+    for row in rows(summary):
+        table.add_row(str(row.changes), told(row.proved), *([told(row.guessed)] if row.guessed else []))
+    return table

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Noise between layers, masks on the tokens that the loss hangs on, and a second round where the first is divided."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import comb
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dualmask.cards import Paper, Preset
+from dualmask.defences.base import Family, Network
+from dualmask.defences.voting import Voting, counted
+from dualmask.errors import OptionError
+from dualmask.masking.gradients import embedding_gradient
+from dualmask.masking.replacement import ranks, replace_highest
+from dualmask.models.layer_noise import encoder_layers, noisy
+from dualmask.options import check_least, check_shares
+from dualmask.seeds import uniform
+from dualmask.text.encoding import Batch, Encode
+from dualmask.text.examples import Text
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+@dataclass(frozen=True, kw_only=True)
+class RSMIOptions:
+    """Of noise, masks and rounds."""
+
+    deviation: float = 0.2  # sigma of the noise on hidden states
+    every: int = 3  # the first layer is noisy, and every so-manieth after it
+    masked: int = 2  # M, tokens of a view that become [MASK]
+    candidates: int = 5  # tokens of the highest gradient, of which the second round draws its masks
+    gradient_weight: float = 1.0  # in training: how much of the gradient is added to the embeddings
+    first: int = 5  # k0, views of the first round
+    second: int = 50  # k1, of the second
+    confidence: float = 0.98  # alpha: a first round whose binomial test gives less is not believed
+    noise: Literal["text", "fresh"] = "text"  # the same draws each time a text comes, or new ones
+    noise_seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_least(deviation=(self.deviation, 0), every=(self.every, 1), masked=(self.masked, 0),
+                    candidates=(self.candidates, 1), first=(self.first, 1), second=(self.second, 0))
+        check_shares(confidence=self.confidence)
+        if self.candidates < self.masked:
+            raise OptionError(f"candidates is {self.candidates}, fewer than the masked={self.masked} to be drawn from "
+                              "them; raise candidates or lower masked.")
+
+
+class RSMI(Voting):
+    """Randomised smoothing with masked inference: noisy layers, gradient-guided masks, two rounds of views.
+
+    Paper: Moon, Joty, Zhao, Thakkar, Xu, Randomized Smoothing with Masked Inference for Adversarially Robust Text
+    Classifications, ACL 2023.
+    Idea: noise between layers smooths the classifier, and hiding the tokens that the loss hangs on most makes it read
+    the context; a text on which a few such views disagree is asked about many times more.
+    Acts at: loss (M tokens of the highest gradient become [MASK], the gradient is added to the embeddings, every third
+    layer is noisy), inference_view (the same masks for the label predicted; in the second round M of the five highest
+    at random), answer (the noise). The answer is the mean of the first round's logits, or of the second's alone.
+    Deviations: M = 2 of 5, sigma 0.2, 5 and 50 views, alpha 0.98 and the mean loss of the batch behind the gradient
+    that is added are the released code's. There the pass behind the gradient is noisy too; here it is not, so that
+    the first round's masks depend on the text alone. The five are the text's own tokens (there 3 or 10 with special
+    ones, which are then dropped), drawn without replacement. With five views the test asks for all five to agree.
+    Relations: RanMASK hides words at random and votes; DDM's scorer 'gradient' hides by the same norm, in one pass. No
+    certificate: the noise is on hidden states, and a word's change of them has no bound.
+    """
+
+    name: ClassVar[str] = "rsmi"
+    family: ClassVar[Family] = "smoothing"
+    passes: ClassVar[str] = "5 to 55 and 1 backward"
+    paper: ClassVar[Paper | None] = Paper(
+        "Randomized Smoothing with Masked Inference for Adversarially Robust Text Classifications",
+        "Moon, Joty, Zhao, Thakkar, Xu", "ACL 2023", "aclanthology.org/2023.acl-long.282")
+    Options = RSMIOptions  # type: ignore[assignment]  # it has neither a number of votes nor a way to count them
+    presets: ClassVar = {
+        "recommended": Preset({}, {}),
+        "paper": Preset({}, {"learning_rate": 1e-5, "warmup": 0.0, "epochs": 10, "batch_size": 16, "max_length": 256}),
+    }
+    options: RSMIOptions  # type: ignore[assignment]
+
+    def __init__(self, options: object | None = None) -> None:
+        super().__init__(options)
+        self._model: tuple[PreTrainedModel, ...] = ()  # in tuples: no part of this module's weights
+        self._noisy: tuple[nn.Module, ...] = ()
+        self._mask_id = 0
+
+    @property
+    def views(self) -> int:
+        return self.options.first + self.options.second
+
+    def adapt(self, model: "PreTrainedModel") -> None:
+        self._model, self._noisy = (model,), encoder_layers(model)[::self.options.every]
+
+    def training_view(
+        self, texts: Sequence[Text], labels: Sequence[int], encode: Encode, generator: torch.Generator,
+    ) -> Batch:
+        self._mask_id = encode.mask_id  # what is masked is known when the network has been asked, in the loss
+        return super().training_view(texts, labels, encode, generator)
+
+    def loss(self, network: Network, batch: Batch) -> tuple[Tensor, Tensor]:
+        assert batch.labels is not None
+        model, = self._model
+        gradient = embedding_gradient(model, batch, batch.labels) / len(batch)
+        shown = self.hidden(batch, gradient.norm(dim=2), self._mask_id)
+        words: Tensor = model.get_input_embeddings()(shown.input_ids)
+        answer = self.answer(network, shown, words + self.options.gradient_weight * gradient)
+        return F.cross_entropy(answer, batch.labels), answer
+
+    def inference_view(
+        self, texts: Sequence[Text], numbers: Sequence[int], encode: Encode, device: torch.device,
+    ) -> Batch:
+        row = {text: place for place, text in enumerate(dict.fromkeys(texts))}  # a gradient serves all views of a text
+        once = encode(list(row)).to(device)
+        norms = embedding_gradient(self._model[0], once).norm(dim=2)
+        rows = torch.tensor([row[text] for text in texts], device=device)
+        batch = once.with_tensors({name: tensor[rows] for name, tensor in once.per_token().items()})
+        batch = replace(batch, seeds=self.seeds(texts, numbers).to(device))
+        drawn = torch.tensor(numbers, device=device) >= self.options.first
+        return self.hidden(batch, norms[rows], encode.mask_id, drawn)
+
+    def hidden(self, batch: Batch, norms: Tensor, mask_id: int, drawn: Tensor | None = None) -> Batch:
+        """With the tokens of the highest norms masked or, in rows that are `drawn`, as many of the candidates."""
+        rank = ranks(norms.masked_fill(~batch.body, -torch.inf), "left")
+        if drawn is not None and batch.seeds is not None:
+            lots = uniform(batch.seeds, self.options.candidates).to(norms.dtype)  # (rows, candidates)
+            norms = torch.where(drawn[:, None], lots.gather(1, rank.clamp(max=lots.shape[1] - 1)), norms)
+        shown = replace_highest(batch, norms, batch.lengths.clamp(max=self.options.masked), mask_id,
+                                candidates=batch.body & (rank < self.options.candidates))
+        return replace(shown, mask_position="normal")
+
+    def answer(self, network: Network, batch: Batch, embeddings: Tensor | None = None) -> Tensor:
+        with noisy(self._noisy, self.options.deviation, batch.seeds):
+            return network(batch, embeddings)
+
+    def wanted(self, logits: Tensor, seen: Tensor, *, early: bool) -> Tensor:
+        """The first round, then the second where P(at most the leader's votes), of fair coins, is not high enough."""
+        first = self.options.first
+        if (seen < first).any():
+            return first - seen
+        votes = counted(logits[:first]).amax(dim=1).cpu()
+        ways = torch.tensor([comb(first, heads) for heads in range(first + 1)], dtype=torch.double)
+        return torch.where((ways.cumsum(0) / 2**first)[votes] < self.options.confidence, self.views - seen, 0)
+
+    def combine(self, logits: Tensor) -> Tensor:
+        """The mean of the first round's logits, or of the second's where there was one."""
+        first, second = logits[:self.options.first].nanmean(dim=0), logits[self.options.first:].nanmean(dim=0)
+        return torch.where(second.isnan(), first, second)

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random synonyms and a vote, with its certificate against synonyms."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dualmask.cards import Paper, Preset
+from dualmask.defences.base import Family
+from dualmask.defences.voting import Voting, VotingOptions
+from dualmask.masking.certificates import certified_synonyms
+from dualmask.options import check_least
+from dualmask.seeds import uniform
+from dualmask.text.encoding import Batch, Encode
+from dualmask.text.examples import Text
+from dualmask.text.perturbations import Substitutes, SynonymGraph, check_threshold, core_of, synonym_graph
+from dualmask.text.spelling import Spelling
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+@dataclass(frozen=True, kw_only=True)
+class SAFEROptions(VotingOptions):
+    """Which words may stand for a word, and what an attacker may write for it."""
+
+    synonyms: str = "shipped"  # the table, or a file of word vectors
+    threshold: float = 0.8  # cosine of synonyms, at least
+    most: int = 100  # words of a perturbation set
+    against: Literal["synonyms", "sets"] = "synonyms"  # what a certificate lets an attacker write for a word
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_threshold(self.threshold)
+        check_least(most=(self.most, 1))
+
+
+class SAFER(Voting):
+    """Random synonyms: each view replaces every word by one of its perturbation set, and views vote.
+
+    Paper: Ye, Gong, Liu, SAFER, ACL 2020.
+    Idea: a word and its synonym are replaced by much the same words, so that exchanging them moves few of the votes.
+    Acts at: training_view and inference_view (each white-space word is drawn uniformly from its set P_w), the vote.
+    Deviations: P_w is made of the shipped counter-fitted table, whatever the data (the release takes the data's own
+    words and removes the vectors' main directions first): connected words, of more than 100 the nearest, by their
+    angle or, where the table holds none, by the shortest way through it. Looked up is a word without the punctuation
+    around it, in lower case, and a substitute takes over both (the release: one mark at the end, cases as they are);
+    words in mixed case or of one letter stay. 100 views answer, where the release draws 2,000 or more, and a
+    certificate rests on a confidence bound, not on the share of the votes less 0.01. It counts words, weakest first.
+    'sets' lets the attacker write any word of P_w, not only the word's own synonyms as in the paper. 'certify' takes
+    cosines from 0.9 on: no set is cut then, a word and its synonyms have the same one, and any majority certifies
+    against any number of them; at 0.8 one set of 4,339 connected words has "the" and "was" in it, and little is proved.
+    Relations: RanMASK hides words where this one replaces them, and certifies against any word. The certificate means
+    nothing against other synonyms than its table's, against typing errors, or against words inside a white-space word.
+    """
+
+    name: ClassVar[str] = "safer"
+    family: ClassVar[Family] = "smoothing"
+    certificate: ClassVar[str] = "synonyms of its table substituted"
+    paper: ClassVar[Paper | None] = Paper(
+        "SAFER: A Structure-free Approach for Certified Robustness to Adversarial Word Substitutions",
+        "Ye, Gong, Liu", "ACL 2020", "aclanthology.org/2020.acl-main.317")
+    Options = SAFEROptions
+    presets: ClassVar = {"recommended": Preset({}, {}), "certify": Preset({"threshold": 0.9}, {})}
+    options: SAFEROptions
+
+    def __init__(self, options: object | None = None) -> None:
+        super().__init__(options)
+        self._substitutes: Substitutes | None = None
+
+    def adapt(self, model: "PreTrainedModel") -> None:
+        self.graph()  # a table that is not there is told now
+
+    def graph(self) -> SynonymGraph:
+        return synonym_graph(self.options.synonyms, self.options.threshold, self.options.most)
+
+    def substitutes(self, encode: Encode) -> Substitutes:
+        known = self._substitutes
+        spelling = Spelling.current(known.spelling if known else None, encode)
+        if known is None or known.spelling is not spelling:  # numbers of words have changed
+            known = self._substitutes = Substitutes(spelling, self.graph())
+        return known
+
+    def training_view(
+        self, texts: Sequence[Text], labels: Sequence[int], encode: Encode, generator: torch.Generator,
+    ) -> Batch:
+        seeds = torch.randint(2**63 - 1, (len(texts),), generator=generator)
+        return self.replaced(texts, seeds, encode).with_labels(labels)
+
+    def inference_view(
+        self, texts: Sequence[Text], numbers: Sequence[int], encode: Encode, device: torch.device,
+    ) -> Batch:
+        return self.replaced(texts, self.seeds(texts, numbers), encode).to(device)
+
+    def replaced(self, texts: Sequence[Text], seeds: Tensor, encode: Encode) -> Batch:
+        """Rows in which every word is a member of its set, drawn by the row's seed."""
+        substitutes = self.substitutes(encode)
+        read = substitutes.spelling.read(texts)
+        lengths = np.array([len(one.words) for one in read], dtype=np.int64)
+        draws = uniform(seeds, int(lengths.max(initial=0))).numpy()  # (rows, words)
+        words = np.concatenate([*(one.words for one in read), np.zeros(0, dtype=np.int64)])
+        drawn = substitutes.drawn(words, draws[np.arange(draws.shape[1]) < lengths[:, None]])
+        return substitutes.spelling.batch(np.split(drawn, np.cumsum(lengths))[:-1], [one.boundary for one in read])
+
+    def radius(self, text: Text, share: float, encode: Encode, *, strict: bool = True) -> int:
+        """The largest R with p - (1 - product of the R smallest q_w) > 1/2; the number of words: against any."""
+        if not strict:
+            return super().radius(text, share, encode, strict=strict)  # refused: there is no heuristic
+        graph, spelling = self.graph(), self.substitutes(encode).spelling
+        cores = [core_of(spelling.word(number)) for number in spelling.read([text])[0].words.tolist()]
+        choices = graph.synonyms if self.options.against == "synonyms" else graph.members
+        return certified_synonyms([graph.overlap(core, choices(core)) for core in cores], share)

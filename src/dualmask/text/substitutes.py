@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Words that may stand for another, and texts in which they do, by how frequent they are."""
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+import torch
+from torch import Tensor, nn
+
+from dualmask.seeds import derived_seed
+from dualmask.text.examples import Text
+from dualmask.text.frequencies import WordCounts
+from dualmask.text.stop_words import stop_words
+from dualmask.text.synonyms import shipped_synonyms
+from dualmask.text.words import Words, in_case_of
+
+
+class Substitutes(nn.Module):
+    """S(w): the nearest words by the shipped vectors and, if wanted, WordNet's synonyms; with counts of words."""
+
+    neighbours: Tensor  # K, how many of the nearest
+
+    def __init__(self, neighbours: int, *, wordnet: bool = False) -> None:
+        super().__init__()
+        self.counts, self.wordnet = WordCounts(), wordnet
+        self.register_buffer("neighbours", torch.tensor(neighbours))
+        self._known: dict[tuple[str, int], str] = {}
+        self._counted: dict[str, int] = {}  # the counts for which that holds
+
+    def synonyms(self, word: str) -> list[str]:
+        """WordNet's, of all senses, in lower case; without phrases and the word itself."""
+        from dualmask.text.wordnet import load_wordnet
+
+        names = dict.fromkeys(name.lower() for name in load_wordnet().synonyms(word) if "_" not in name)
+        return [name for name in names if name != word]
+
+    def mean_synonyms(self, texts: Sequence[Text]) -> float:
+        """How many of them a word of these texts has, on average over different words."""
+        words = {word.lower() for text in texts for word in Words(text).words}
+        return sum(len(self.synonyms(word)) for word in words) / max(1, len(words))
+
+    def near(self, word: str, neighbours: int) -> list[str]:
+        """S(w) of a word in lower case."""
+        vectors = [other for other, _ in shipped_synonyms().neighbours(word, neighbours)]
+        return list(dict.fromkeys([*(self.synonyms(word) if self.wordnet else ()), *vectors]))
+
+    def most_frequent(self, word: str, neighbours: int) -> str:
+        """Of the word and S(w), of equals the first. Remembered: it depends on the word alone."""
+        if self._counted is not (counted := self.counts.table()):
+            self._known, self._counted = {}, counted
+        if (word, neighbours) not in self._known:
+            self._known[word, neighbours] = max([word, *self.near(word, neighbours)], key=self.counts)
+        return self._known[word, neighbours]
+
+    def frequent(self, text: Text, delta: float) -> Text:
+        """The text with every word whose phi is below delta replaced by the most frequent of S(w)."""
+        neighbours = int(self.neighbours)
+        return rewritten(text, lambda word: word if self.counts.phi(word) >= delta
+                         else self.most_frequent(word, neighbours))
+
+    def rarer(self, text: Text, share: float, seed: int) -> Text:
+        """The text as attacks may leave it: about this share of its words replaced by rarer ones, no stop words."""
+        neighbours, draw = int(self.neighbours), Random(derived_seed(seed, "rarer", repr(text)))
+        spared = stop_words("nltk")
+
+        def worse(word: str) -> str:
+            others = self.near(word, neighbours) if draw.random() < share and word not in spared else []
+            others = [other for other in others if self.counts(other) < self.counts(word)]
+            return draw.choice(others) if others else word
+
+        return rewritten(text, worse)
+
+
+def rewritten(text: Text, substitute: Callable[[str], str]) -> Text:
+    """With each word, asked for in lower case, exchanged for another in its own case; all around them stays."""
+    if not isinstance(text, str):
+        return tuple(str(rewritten(part, substitute)) for part in text)  # type: ignore[return-value]
+    parts: list[str] = []
+    end = 0
+    for start, after in Words(text).spans:
+        word = text[start:after]
+        new = substitute(word.lower())
+        parts += text[end:start], word if new == word.lower() else in_case_of(new, word)
+        end = after
+    return "".join([*parts, text[end:]])
