@@ -202,7 +202,8 @@ def test_text_pairs_train_and_predict(tiny: Callable[[str], Path], data: Dataset
     pairs = [example._replace(text=(str(example.text), "a plot")) for example in data.train]
     paired = Dataset("pairs", data.labels, pairs, pairs[:12], pairs[:12])
     for name in DEFENCES:
-        classifier = train(paired, encoder=tiny("bert"), defence=name, options=few(name), training=SHORT, progress=False)
+        classifier = train(paired, encoder=tiny("bert"), defence=name, options=few(name), training=SHORT,
+                           progress=False)
         texts = [example.text for example in pairs[:5]]
         found = classifier.predict(texts, explain=classifier.defence.explainable)
         assert torch.isfinite(found.probabilities).all()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """FGWS: what it replaces, how suspicious a text is, whom it flags, and how it is tuned."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import floor, log1p
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from attack_stand_ins import Lexicon, tiny_classifier
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -35,12 +35,16 @@ COUNTS = {"the": 60, "movie": 20, "good": 12, "film": 8, "bad": 8, "great": 5, "
           "well-made": 1}
 
 
+def synonyms(near: Mapping[tuple[str, str], float]) -> Synonyms:
+    words = sorted({word for pair in near for word in pair})
+    rows = sorted((*sorted(map(words.index, pair)), cosine) for pair, cosine in near.items())
+    first, second, cosines = (np.array(column) for column in zip(*rows, strict=True))
+    return Synonyms(words, Pairs(first, second, cosines.astype(np.float32)))
+
+
 @pytest.fixture
 def table(monkeypatch: pytest.MonkeyPatch) -> Synonyms:
-    words = sorted({word for pair in NEAR for word in pair})
-    rows = sorted((*sorted(map(words.index, pair)), cosine) for pair, cosine in NEAR.items())
-    first, second, cosines = (np.array(column) for column in zip(*rows, strict=True))
-    found = Synonyms(words, Pairs(first, second, cosines.astype(np.float32)))
+    found = synonyms(NEAR)
     monkeypatch.setattr(module, "shipped_synonyms", lambda: found)
     return found
 
@@ -211,12 +215,7 @@ SPREAD = {"the": 90, "movie": 40, "bad": 35, "good": 30, "film": 25, "fine": 12,
 
 
 def test_the_percentile_with_the_best_f1_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("test_fgws.NEAR", MISLEADING)
-    words = sorted({word for pair in MISLEADING for word in pair})
-    rows = sorted((*sorted(map(words.index, pair)), cosine) for pair, cosine in MISLEADING.items())
-    first, second, cosines = (np.array(column) for column in zip(*rows, strict=True))
-    found = Synonyms(words, Pairs(first, second, cosines.astype(np.float32)))
-    monkeypatch.setattr(module, "shipped_synonyms", lambda: found)
+    monkeypatch.setattr(module, "shipped_synonyms", lambda found=synonyms(MISLEADING): found)
     defence = fitted(SPREAD, simulated=1.0)
     assert defence.views == 1 and defence.threshold is None
     asked: list[int] = []
@@ -280,10 +279,9 @@ def test_trained_tuned_and_saved(
         one.predict(texts, explain=True)
 
 
-@settings(deadline=None)
-@given(st.sampled_from(["flagged", "always"]))
+@pytest.mark.parametrize("restore", ["flagged", "always"])
 def test_the_second_view_answers_for_flagged_texts(
-    tiny: Callable[[str], Path], data: Dataset, restore: str,
+    restore: str, tiny: Callable[[str], Path], data: Dataset,
 ) -> None:
     plain = tiny_classifier(tiny("bert"), "plain", data)
     defence = FGWS(FGWSOptions(percentile=100, restore=restore))  # type: ignore[arg-type]

@@ -140,8 +140,8 @@ def show_summary(console: Console, summary: "Summary") -> None:
     new = summary.rows - summary.resumed
     if summary.views > 1 and new:
         share = summary.passes / new / summary.views
-        console.print(f"{summary.passes / new:.1f} of {summary.views} passes a text ({share:.0%}): a vote ends when its "
-                      "winner is certain.", soft_wrap=True, highlight=False)
+        console.print(f"{summary.passes / new:.1f} of {summary.views} passes a text ({share:.0%}): a vote ends when "
+                      "its winner is certain.", soft_wrap=True, highlight=False)
 
 
 def method_table(kinds: Iterable[type["Method"]], *, width: int = 200) -> Table:

@@ -104,7 +104,8 @@ def settings_of(grid: Grid, job: Job, task: Task, material: Material) -> dict[st
     found = {"cell": task.cell.as_dict(), "attack": attack.name, "preset": entry.preset,
              "options": attack.options_as_dict(), "seed": grid.attack_seed, "samples": grid.samples_of(chosen, entry),
              "sample_seed": grid.sample_seed, "measure": None if grid.measure == "none" else grid.measure,
-             "eot": (chosen.eot or grid.eot) if defence.noise != "none" else 1, "draws": grid.draws if defence.noise != "none" else 0,
+             "eot": (chosen.eot or grid.eot) if defence.noise != "none" else 1,
+             "draws": grid.draws if defence.noise != "none" else 0,
              "defence": {"name": defence.name, **defence.options_as_dict()}, "training": asdict(training)}
     return {**json.loads(json.dumps(found)), **material_settings(job, material)}
 
