@@ -173,6 +173,7 @@ def test_suspicion_by_hand() -> None:
        st.sampled_from([0.0, 0.05, 0.1, 0.29, 0.3, 0.5, 1.0]))
 def test_gamma_is_the_least_score_within_the_budget(scores: list[float], budget: float) -> None:
     defence = FGWS(FGWSOptions(false_positives=budget))
+    scores = torch.tensor(scores).tolist()  # rounded
     gamma = defence.limit(torch.tensor(scores))
     allowed = floor(round(budget * len(scores), 6))
     assert sum(score > gamma for score in scores) <= allowed
@@ -184,7 +185,7 @@ def test_gamma_is_the_least_score_within_the_budget(scores: list[float], budget:
 
 
 WEIGHTS = {"good": 2.0, "great": 2.0, "superb": -3.0, "splendid": -3.0, "bad": -2.0, "awful": 3.0, "dire": 3.0,
-           "poor": 3.0, "film": 0.1, "movie": 0.1, "fine": 1.5, "flick": 0.1, "well-made": -3.0}
+           "poor": 3.0, "film": 0.1, "movie": 0.1, "fine": 6.0, "flick": 0.1, "well-made": -3.0}
 
 
 def answered(texts: Sequence[Text]) -> Tensor:
@@ -215,7 +216,8 @@ SPREAD = {"the": 90, "movie": 40, "bad": 35, "good": 30, "film": 25, "fine": 12,
 
 
 def test_the_percentile_with_the_best_f1_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "shipped_synonyms", lambda found=synonyms(MISLEADING): found)
+    found = synonyms(MISLEADING)
+    monkeypatch.setattr(module, "shipped_synonyms", lambda: found)
     defence = fitted(SPREAD, simulated=1.0)
     assert defence.views == 1 and defence.threshold is None
     asked: list[int] = []
@@ -297,7 +299,7 @@ def test_the_second_view_answers_for_flagged_texts(
     found = classifier.predict(texts, batch_size=5)
     assert found.suspicion is not None and torch.allclose(found.suspicion, score, atol=1e-5)
     flagged = (found.suspicion > float(defence.gamma)) | (restore == "always")
-    assert torch.allclose(found.probabilities, torch.where(flagged[:, None], after, before), atol=1e-5)
+    assert torch.allclose(found.probabilities, torch.where(flagged[:, None], after, before), atol=1e-4)
     assert flagged.any()
 
 

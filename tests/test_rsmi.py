@@ -335,7 +335,7 @@ def test_trained_saved_and_trained_again(
     many = [Example(" ".join([*[words[number % 4]] * 3, words[number % 3]]), label)  # with two hidden two still tell
             for number in range(48) for label, words in enumerate((BAD, GOOD))]
     data = Dataset("many", data.labels, many, many[:24], many[:24])
-    settings = {"epochs": 9, "max_length": 40, "learning_rate": 3e-3, "batch_size": 16, "seed": 3}
+    settings = {"epochs": 10, "patience": 0, "max_length": 40, "learning_rate": 1e-2, "batch_size": 16, "seed": 3}
     changes = {"second": 5}
     one, two = (train(data, encoder=tiny("bert"), defence="rsmi", options=changes, training=settings, out=out,
                       progress=False) for out in (tmp_path / "one", None))

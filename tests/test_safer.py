@@ -145,6 +145,11 @@ def test_cores_and_dress(written: str, core: str, great: str) -> None:
     assert dressed(core, written) == written
 
 
+def test_long_words_take_no_time() -> None:
+    hostile = "a" + "." * 200_000 + "b"
+    assert core_of(hostile) == hostile and core_of("." * 200_000) == "" and dressed("c", f"{hostile}!!") == "c!!"
+
+
 @pytest.mark.parametrize("word", ["a", "2nd", "x,", "'s", "two words", "iPhone", "ß", "12", "ﬁne"])
 def test_words_whose_cases_can_not_be_told_apart_have_no_synonyms(word: str) -> None:
     assert not is_regular(word) and is_regular("good") and is_regular("well-known") and is_regular("élan")

@@ -145,21 +145,22 @@ def show_summary(console: Console, summary: "Summary") -> None:
 
 
 def method_table(kinds: Iterable[type["Method"]], *, width: int = 200) -> Table:
-    """Defences or attacks, one a row; papers only where there is room."""
+    """Defences or attacks, one a row; papers, and where there is more to tell presets, only where there is room."""
     kinds = list(kinds)
+    roomy = width >= ROOMY
     told = [name for name in ("passes", "certificate") if any(getattr(kind, name, "") for kind in kinds)]
-    columns = ["family", *told, "presets", "summary", *(["paper"] if width >= ROOMY else [])]
+    columns = ["family", *told, *(["presets"] if roomy or not told else []), "summary", *(["paper"] if roomy else [])]
     table = Table()
     for name in (kinds[0].noun, *columns):
-        long = name in ("summary", "paper", "certificate")
-        table.add_column(name, no_wrap=not long, overflow="fold", ratio=1 if long else None)
+        ratio = {"summary": 2, "paper": 2, "certificate": 1}.get(name)
+        table.add_column(name, no_wrap=ratio is None, overflow="fold", ratio=ratio)
     for kind in kinds:
         paper = f"{kind.paper.authors}, {kind.paper.title}, {kind.paper.venue}" if kind.paper else "-"
         knows = getattr(kind, "against", ())
         family = kind.family + (f"\nknows {', '.join(knows)}" if knows else "")
-        cells = [family, *(getattr(kind, name) or "-" for name in told), "\n".join(kind.presets), kind.card().summary,
-                 paper]
-        table.add_row(Text(kind.name, "bold"), *cells[:len(columns)])
+        cells = {"family": family, **{name: getattr(kind, name) or "-" for name in told},
+                 "presets": "\n".join(kind.presets), "summary": kind.card().summary, "paper": paper}
+        table.add_row(Text(kind.name, "bold"), *(cells[name] for name in columns))
     return table
 
 

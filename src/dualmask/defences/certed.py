@@ -42,8 +42,8 @@ class CertED(Voting):
     Acts at: training_view and inference_view (each white-space word is deleted by a chance of its own), the vote.
     Deviations: certified by the winner's share alone, p - (1 - rate^d) > 1/2, not by its lead over the second, which
     proves more where there are more than two classes; at most 10 epochs at 5e-5, the release has up to 200 at 2e-5;
-    both texts of a pair are thinned. 'recommended' deletes 30 %, which costs little accuracy and certifies nothing:
-    that takes a rate above 1.5 less the vote share. 'certify' deletes 90 %, as the release does in all its examples.
+    both texts of a pair are thinned. 'recommended' deletes 30 %, as many words as RanMASK's masks, and certifies
+    nothing: that takes a rate above 1.5 less the vote share. 'certify' deletes 90 %, as the release's examples do.
     Relations: RanMASK leaves a [MASK] for each word and the length in sight; its proof is about replaced words only.
     """
 

@@ -74,6 +74,7 @@ class DDM(Defence):
 
     name: ClassVar[str] = "ddm"
     family: ClassVar[Family] = "masking"
+    certificate: ClassVar[str] = "tokens replaced by unseen ones"
     paper: ClassVar[Paper | None] = Paper(
         "Defensive Dual Masking for Robust Adversarial Defense", "Yang, Yang, Guo, Barthelemy",
         "Computational Linguistics 52(1), 2026", "arXiv:2412.07078")

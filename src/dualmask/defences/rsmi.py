@@ -70,7 +70,7 @@ class RSMI(Voting):
 
     name: ClassVar[str] = "rsmi"
     family: ClassVar[Family] = "smoothing"
-    passes: ClassVar[str] = "5 to 55 and 1 backward"
+    passes: ClassVar[str] = "5 to 55"
     paper: ClassVar[Paper | None] = Paper(
         "Randomized Smoothing with Masked Inference for Adversarially Robust Text Classifications",
         "Moon, Joty, Zhao, Thakkar, Xu", "ACL 2023", "aclanthology.org/2023.acl-long.282")

@@ -23,7 +23,7 @@ from dualmask.text.words import in_case_of
 
 FAR = 1 << 62
 SHAPES = ("ab", "AB", "Ab")  # lower, UPPER, Capitalised: the cases that a substitute takes over
-_DRESS = re.compile(r"([\W_]*)(.*?)([\W_]*)", re.DOTALL)
+_CORE = re.compile(r"[^\W_](?:.*[^\W_])?", re.DOTALL)  # from the first letter or digit to the last
 
 
 class SynonymGraph:
@@ -153,9 +153,10 @@ def dressed(word: str, model: str) -> str:
 
 
 def _undressed(written: str) -> tuple[str, str, str]:
-    match = _DRESS.fullmatch(written)
-    assert match is not None  # it fits any text
-    return match[1], match[2], match[3]
+    """A white-space word's core, which may be empty, and what stands before and behind it."""
+    match = _CORE.search(written)
+    start, end = match.span() if match else (len(written), len(written))
+    return written[:start], written[start:end], written[end:]
 
 
 @lru_cache(maxsize=1 << 17)
