@@ -181,6 +181,13 @@ def test_gamma_is_the_least_score_within_the_budget(scores: list[float], budget:
     assert gamma in scores and (not lower or sum(score > max(lower) for score in scores) > allowed)
 
 
+def test_a_budget_is_used_up() -> None:
+    scores = torch.arange(100) / 100
+    for percent in range(100):
+        defence = FGWS(FGWSOptions(false_positives=percent / 100))
+        assert int((scores > defence.limit(scores)).sum()) == percent
+
+
 # Tuning, on a classifier whose every word is known
 
 
@@ -226,6 +233,7 @@ def test_the_percentile_with_the_best_f1_is_chosen(monkeypatch: pytest.MonkeyPat
     assert [delta for delta, _ in trials] == sorted({defence.substitutes.counts.percentile(tenth / 10)
                                                      for tenth in range(11)})
     assert sum(asked) < 4 * len(examples), "equal texts are asked about once"
+    asked.clear()
     defence.tune(ask(defence, asked), examples)
     # unseen words alone (delta ln 2) are found, and seen ones (superb, awful: twice) from ln 3 on; above ln 13 'fine',
     # one clean text in five, becomes 'bad'
@@ -233,8 +241,12 @@ def test_the_percentile_with_the_best_f1_is_chosen(monkeypatch: pytest.MonkeyPat
     assert dict(trials)[float(defence.delta)] == max(score for _, score in trials)
     assert min(score for delta, score in trials if delta > log1p(12)) < max(score for _, score in trials)
     assert defence.views == 2 and defence.threshold is not None
-    flagged = defence.suspicion(ask(defence, asked)([example.text for example in examples])) > defence.threshold
+    flagged = defence.suspicion(ask(defence, [])([example.text for example in examples])) > defence.threshold
     assert flagged.float().mean() <= 0.1
+    again: list[int] = []
+    chosen = float(defence.delta), defence.threshold
+    defence.tune(ask(defence, again), examples)
+    assert (float(defence.delta), defence.threshold) == chosen and again == asked, "as for the first time"
     bad = ["a splendid movie", "dire film", "awful film"]
     logits = ask(defence, asked)(bad)
     assert (defence.suspicion(logits) > defence.threshold).all()
@@ -247,7 +259,7 @@ def test_tuning_is_bounded_and_needs_no_adversary() -> None:
     defence, asked = fitted(), [0]
     many = [Example(f"the film {number}", 1) for number in range(2000)]
     defence.tune(ask(defence, asked), many)
-    assert sum(asked) <= 2 * 2000 + 500 * 13  # gamma on all; delta on 500: clean, adversaries, 11 percentiles
+    assert sum(asked) <= 2 * 2000 + 500 * 3  # gamma on all; delta on 500: clean, adversaries, 'film' for 'movie'
     assert float(defence.delta) == defence.substitutes.counts.percentile(0.0), "no adversary: the lowest"
     given_percentile = fitted(percentile=40)
     assert float(given_percentile.delta) == given_percentile.substitutes.counts.percentile(0.4)

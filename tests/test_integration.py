@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from dualmask import DefendedClassifier, MaskInsertionCollator, build_defence, defend, storage
+from dualmask.defences import DEFENCES
 from dualmask.errors import DataError, EncoderError, OptionError, ResourceError
 from dualmask.models.encoders import ZERO, load_encoder, logits
 from dualmask.text.encoding import Encode
@@ -139,15 +140,29 @@ def test_a_column_of_a_data_frame_is_answered_in_its_own_order(tiny: Tiny, data:
     assert torch.equal(classifier.predict(column).probabilities, classifier.predict(TEXTS).probabilities)
 
 
-@pytest.mark.parametrize("family", ["bert", "mpnet"])
-def test_threads_do_not_disturb_each_other(family: str, tiny: Tiny, data: Dataset) -> None:
+@pytest.mark.parametrize(("family", "defence"), [("bert", "ddm"), ("mpnet", "ddm"), *(("bert", name) for name in (
+    "ranmask", "certed", "safer", "textrs", "rsmi", "mi4d"))])
+def test_threads_do_not_disturb_each_other(family: str, defence: str, tiny: Tiny, data: Dataset) -> None:
     model, tokenizer = load_encoder(tiny(family), ["bad", "good"])
-    classifier = defend(model.eval(), tokenizer, [example.text for example in data.train], max_length=40)
+    options = {"votes": 6} if hasattr(DEFENCES[defence].Options(), "votes") else {}
+    classifier = defend(model.eval(), tokenizer, [example.text for example in data.train], max_length=40,
+                        defence=defence, options=options)
     texts = [" ".join(["the movie was good"] * count) for count in (1, 2, 3, 5, 8)]
     alone = [classifier.predict([text]).probabilities for text in texts]
+    if hasattr(classifier.defence, "_spelling"):
+        classifier.defence._spelling = None  # words are learned anew, by all threads at once
     with ThreadPoolExecutor(5) as pool:
         found = list(pool.map(lambda number: classifier.predict([texts[number % 5]]).probabilities, range(100)))
     assert all(torch.equal(answer, alone[number % 5]) for number, answer in enumerate(found))
+
+
+def test_thresholds_need_held_out_texts(tiny: Tiny, data: Dataset) -> None:
+    model, tokenizer = load_encoder(tiny("bert"), ["bad", "good"])
+    texts = [example.text for example in data.train]
+    with pytest.raises(OptionError, match="validation="):
+        defend(model, tokenizer, texts, max_length=40, defence="fgws")
+    classifier = defend(model, tokenizer, texts, max_length=40, defence="fgws", validation=data.validation or [])
+    assert classifier.defence.threshold is not None
 
 
 def broken(tiny: Tiny, out: Path, name: str) -> Path:

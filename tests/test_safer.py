@@ -2,6 +2,7 @@
 """SAFER: perturbation sets, uniform draws from them, and a certificate that no substitution breaks."""
 
 import math
+import pickle
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -69,7 +70,10 @@ def test_connected_words_are_found_through_others() -> None:
     chain = {"good", "great", "fine", "superb"}
     assert all(graph.component(word) == chain == {*graph.members(word)} for word in chain)
     assert graph.members("bad") == ("bad", "awful") and graph.members("movie") == ("movie", "plot")
+    before = len(pickle.dumps(graph))
     assert graph.members("unheard") == ("unheard",) and not graph.synonyms("unheard")
+    assert graph.component("unheard") == {"unheard"} and graph.overlap("unheard", []) == 1
+    assert len(pickle.dumps(graph)) == before  # attackers make up words without end
 
 
 def test_of_many_words_the_nearest_stay_by_angle_or_the_shortest_way() -> None:
@@ -246,9 +250,11 @@ def test_training_draws_from_its_generator(encode: Encode, vectors: str) -> None
 
 
 def test_views_are_cut_after_words_were_drawn(tiny: Callable[[str], Path], vectors: str) -> None:
-    encode = Encode(load_tokenizer(tiny("bert")), max_length=6)
-    batch = SAFER(SAFEROptions(synonyms=vectors)).replaced(["good bad movie plot the a was"], torch.tensor([3]), encode)
-    assert batch.input_ids.shape == (1, 6)
+    defence, tokenizer = SAFER(SAFEROptions(synonyms=vectors)), load_tokenizer(tiny("bert"))
+    for length in (9, 6):  # the next tokenizer, or length, takes effect at once
+        encode = Encode(tokenizer, max_length=length)
+        batch = defence.replaced(["good bad movie plot the a was"], torch.tensor([3]), encode)
+        assert batch.input_ids.shape == (1, length)
 
 
 def test_pairs_empty_texts_and_odd_ones(tiny: Callable[[str], Path], data: Dataset, vectors: str) -> None:

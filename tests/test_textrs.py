@@ -191,6 +191,7 @@ def test_training_is_noisy_by_the_loops_seed(
     radius = classifier.defence.scales[token(classifier, "good")]  # type: ignore[index]
     share = 1.0 if shape == "gaussian" else 1 / 3
     assert torch.allclose(found[0][:, 1].square().sum(dim=1).mean(), share * radius.square(), rtol=0.1)
+    assert found[0][:, 1].mean().abs() < 0.02 * radius
     loss, _ = classifier.defence.loss(classifier.network, batch)
     loss.backward()
     gradient = classifier.model.get_input_embeddings().weight.grad

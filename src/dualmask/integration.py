@@ -11,7 +11,8 @@ from torch import Tensor
 
 from dualmask.classifier import DefendedClassifier
 from dualmask.defences import build_defence
-from dualmask.errors import DataError, EncoderError
+from dualmask.defences.base import Defence
+from dualmask.errors import DataError, EncoderError, OptionError
 from dualmask.masking.budget import mask_budget
 from dualmask.masking.insertion import insert_masks
 from dualmask.models.encoders import check_length, model_inputs, prepare
@@ -63,16 +64,24 @@ class MaskInsertionCollator:
 def defend(
     model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", train_texts: Sequence[Text], *,
     defence: str = "ddm", preset: str = "recommended", options: Mapping[str, object] | None = None,
-    max_length: int = 128,
+    max_length: int = 128, validation: Sequence[tuple[Text, int]] = (),
 ) -> DefendedClassifier:
-    """Wrap a fine-tuned classifier: its defence learns from `train_texts` what it must know at inference."""
+    """Wrap a fine-tuned classifier: its defence learns from `train_texts` what it must know at inference.
+
+    validation: texts with their classes that the model was not trained on, for defences that set thresholds on them.
+    """
     if isinstance(train_texts, str) or not len(train_texts):
         raise DataError("defend needs the texts that the model was trained on, as a list; "
                         "word frequencies are counted there.")
     labels = [str(label) for _, label in sorted((model.config.id2label or {}).items())]
     guard = build_defence(defence, preset=preset, options=options)
+    if type(guard).tune is not Defence.tune and not validation:
+        raise OptionError(f"the defence '{guard.name}' sets thresholds on held-out texts; give some with their "
+                          "classes: validation=[(text, class number), ...].")
     classifier = DefendedClassifier(model, tokenizer, guard, labels=labels, max_length=max_length,
                                     facts={"defended_after_training": True, "preset": preset})
     classifier.fit_defence([Example(text, 0) for text in train_texts])
     classifier.network.eval()
+    if validation:
+        classifier.tune_defence([Example(text, label) for text, label in validation])
     return classifier

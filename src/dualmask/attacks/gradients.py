@@ -33,6 +33,9 @@ VIEWS = 8  # of a defence that votes, behind a gradient
 def white_box(victim: Victim, attack: str) -> DefendedClassifier:
     """The classifier behind a victim; refused where there is none to look into."""
     if isinstance(victim.classifier, DefendedClassifier):
+        if not victim.classifier.defence.explainable:
+            raise OptionError(f"the defence '{victim.classifier.defence.name}' rewrites texts, so that gradients can't "
+                              f"be led back to their words; '{attack}' looks inside, choose an attack that only asks.")
         return victim.classifier
     raise OptionError(f"the attack '{attack}' needs gradients, and this victim only answers; give a DefendedClassifier "
                       "(dualmask.defend wraps a Hugging Face model), or choose an attack that only asks.")
@@ -126,9 +129,6 @@ class GradientOracle:
     def _of_text(self, parts: Sequence[tuple[Tensor, Tensor, Tensor]]) -> Vectors:
         """The k-th body token of every view is the k-th of the text; behind a mask the text can change nothing."""
         rows = [slope.masked_fill(masks[:, None], 0)[body] for body, masks, slope in parts]
-        if len({len(part) for part in rows}) > 1:
-            raise OptionError("this defence changes the number of tokens differently in each view, so a gradient "
-                              "attack can't tell which words they come from; use an attack that only asks.")
         return torch.stack(rows).sum(dim=0).float().cpu().numpy()
 
 

@@ -43,7 +43,7 @@ class Defence(nn.Module, Method):
     name: ClassVar[str] = "plain"
     noun: ClassVar[str] = "defence"
     family: ClassVar[Family] = "none"
-    passes: ClassVar[str] = "1"
+    passes: ClassVar[str] = "1"  # a text, with the recommended options
     explainable: ClassVar[bool] = True  # the k-th body token of what the network sees is the text's k-th, or its mask
     certificate: ClassVar[str] = ""  # what a certificate of it is about, in a few words; empty: there is none
 
@@ -59,6 +59,11 @@ class Defence(nn.Module, Method):
     def views(self) -> int:
         """Views of a text that an answer is made of, at most."""
         return 1
+
+    @property
+    def pass_count(self) -> str:
+        """Passes that a text takes, with the options at hand."""
+        return str(self.views)
 
     @property
     def threshold(self) -> float | None:

@@ -3,14 +3,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 
 from dualmask.cards import Paper, Preset
 from dualmask.defences.base import Defence, Family
 from dualmask.masking.budget import Counted, Rounding
-from dualmask.masking.insertion import Length, Ordinary, Place, encoded_with_masks
+from dualmask.masking.insertion import Length, Ordinary, encoded_with_masks
 from dualmask.models.encoders import check_mask_position
 from dualmask.options import check_shares
 from dualmask.text.encoding import Batch, Encode, MaskPosition
@@ -29,7 +29,7 @@ class MI4DOptions:
     count: Counted = "body"  # what |x| counts
     mask_position: MaskPosition = "zero"
     ordinary: Ordinary = "kept"  # positions of the tokens behind the masks
-    place: Place = "start"
+    place: Literal["start", "before-sep", "end"] = "start"
     segments: bool = False  # share a pair's masks between its texts
     length: Length = "fit"  # when text and masks exceed max_length
 
@@ -64,17 +64,17 @@ class MI4D(Defence):
     def training_view(
         self, texts: Sequence[Text], labels: Sequence[int], encode: Encode, generator: torch.Generator,
     ) -> Batch:
-        return self.inserted(texts, encode, generator).with_labels(labels)
+        return self.inserted(texts, encode).with_labels(labels)
 
     def inference_view(
         self, texts: Sequence[Text], numbers: Sequence[int], encode: Encode, device: torch.device,
     ) -> Batch:
-        return self.inserted(texts, encode, None).to(device)
+        return self.inserted(texts, encode).to(device)
 
-    def inserted(self, texts: Sequence[Text], encode: Encode, generator: torch.Generator | None) -> Batch:
+    def inserted(self, texts: Sequence[Text], encode: Encode) -> Batch:
         """[CLS] [MASK]_1 ... [MASK]_M x_1 ... x_n [SEP]."""
         o = self.options
         batch = encoded_with_masks(
             texts, encode, o.rate, rounding=o.rounding, counted=o.count, length=o.length, place=o.place,
-            ordinary=o.ordinary, segments=o.segments, generator=generator)
+            ordinary=o.ordinary, segments=o.segments)
         return replace(batch, mask_position=o.mask_position)

@@ -130,8 +130,8 @@ class RanMASK(Voting):
         return losses[[place[text] for text in texts]]
 
     def spelling(self, encode: Encode) -> Spelling:
-        self._spelling = Spelling.current(self._spelling, encode)
-        return self._spelling
+        self._spelling = known = Spelling.current(self._spelling, encode)
+        return known  # another thread may put a new one in its place
 
     def radius(self, text: Text, share: float, encode: Encode, *, strict: bool = True) -> int:
         """The largest d with p - Delta(d) > 1/2; the heuristic takes p Delta(d), as the paper does."""

@@ -91,6 +91,10 @@ class RSMI(Voting):
     def views(self) -> int:
         return self.options.first + self.options.second
 
+    @property
+    def pass_count(self) -> str:
+        return f"{self.options.first} to {self.views}"
+
     def adapt(self, model: "PreTrainedModel") -> None:
         self._model, self._noisy = (model,), encoder_layers(model)[::self.options.every]
 

@@ -183,8 +183,10 @@ def check_votes(defence: Defence) -> None:
         raise OptionError(f"no certificate follows from answers of the defence '{defence.name}'. Certify the network "
                           f"under one that votes: --under NAME, one of {known}.")
     if defence.options.decision != "vote":
+        others = {**defence.changes(None), "decision": "vote"}
+        told = " ".join(f"--option {name}={value}" for name, value in others.items())
         raise OptionError(f"the defence '{defence.name}' averages its views (decision={defence.options.decision}), and "
-                          f"only a vote is certified: --under {defence.name} --option decision=vote.")
+                          f"only a vote is certified: --under {defence.name} {told}.")
 
 
 def has_heuristic(classifier: DefendedClassifier) -> bool:

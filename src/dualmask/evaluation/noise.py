@@ -35,13 +35,15 @@ class Averaged(ClassifierVictim):
         return f"{super().describe()} averaged over {self.cost} draws"
 
 
-def drawn(classifier: DefendedClassifier, texts: Sequence[Text], numbers: range) -> list[NDArray[np.float64]]:
-    """The classifier's answers, once for each number of noise."""
+def drawn(
+    classifier: DefendedClassifier, texts: Sequence[Text], numbers: range, *, early: bool = False,
+) -> list[NDArray[np.float64]]:
+    """The classifier's answers, once for each number of noise; early: votes may end when their winner is certain."""
     found = []
     try:
         for number in numbers:
             classifier.defence.redraw(number)
-            found.append(checked(classifier.predict(texts).probabilities, len(texts)))
+            found.append(checked(classifier.predict(texts, early=early).probabilities, len(texts)))
     finally:
         classifier.defence.redraw(0)
     return found
@@ -57,6 +59,6 @@ def verified(
     settled = classifier.defence.noise == "none" or draws == 0 or result.outcome not in ("succeeded", otherwise)
     if settled or result.adversarial is None:
         return result
-    rows = drawn(classifier, [result.adversarial], range(VERIFYING, VERIFYING + draws))
+    rows = drawn(classifier, [result.adversarial], range(VERIFYING, VERIFYING + draws), early=True)
     wrong = sum(int(row[0].argmax()) != result.label for row in rows)
     return replace(result, outcome="succeeded" if 2 * wrong > draws else otherwise, draws=draws, wrong_draws=wrong)

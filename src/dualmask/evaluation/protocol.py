@@ -92,13 +92,13 @@ def setting(
     detector = {} if defence.threshold is None else {"threshold": defence.threshold}
     return {**detector, "cell": cell.as_dict(), "samples": protocol.samples, "sample_seed": protocol.sample_seed,
             "temperature": temperature, "noise": defence.noise, "eot": protocol.eot if noisy else 1,
-            "draws": protocol.draws if noisy else 0, "passes": defence.passes, "source": None}
+            "draws": protocol.draws if noisy else 0, "passes": defence.pass_count, "source": None}
 
 
 def temperature_of(classifier: DefendedClassifier, validation: Sequence[Example]) -> float:
     if not validation:
         raise OptionError("calibrated scores need validation data to fit the temperature on; none was given.")
-    rows = classifier.predict([example.text for example in validation]).probabilities
+    rows = classifier.predict([example.text for example in validation], early=False).probabilities
     return fit_temperature(rows.numpy(), [example.label for example in validation])
 
 

@@ -12,6 +12,7 @@ from fractions import Fraction
 from functools import lru_cache
 from heapq import heappop, heappush
 from math import acos
+from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +28,10 @@ _CORE = re.compile(r"[^\W_](?:.*[^\W_])?", re.DOTALL)  # from the first letter o
 
 
 class SynonymGraph:
-    """Words of a table, synonyms from a cosine of `threshold` on; what was worked out is remembered.
+    """Words of a table, synonyms from a cosine of `threshold` on; what was worked out about them is remembered.
 
-    Words are lower-case. Those whose cases can't be told apart (one letter, digits) have no synonyms here.
+    Words are lower-case. Those whose cases can't be told apart (one letter, digits) have no synonyms here, like words
+    that the table doesn't know; about these nothing is kept, since there is no end to them.
     """
 
     def __init__(self, table: Synonyms, *, threshold: float, most: int) -> None:
@@ -41,8 +43,10 @@ class SynonymGraph:
 
     def near(self, word: str) -> dict[str, int]:
         """All words that the table has beside this one, in either direction, nearest first, with their angles."""
+        if word not in self.table or not is_regular(word):
+            return {}
         if word not in self._near:
-            all_of_them = self.table.neighbours(word, most=len(self.table)) if is_regular(word) else []
+            all_of_them = self.table.neighbours(word, most=len(self.table))
             self._near[word] = {other: angle(cosine) for other, cosine in all_of_them if is_regular(other)}
         return self._near[word]
 
@@ -52,6 +56,8 @@ class SynonymGraph:
 
     def component(self, word: str) -> frozenset[str]:
         """Every word connected with this one, itself included."""
+        if word not in self.table:
+            return frozenset({word})
         if word not in self._components:
             found, waiting = {word}, [word]
             while waiting:
@@ -63,6 +69,8 @@ class SynonymGraph:
 
     def members(self, word: str) -> tuple[str, ...]:
         """P_w, nearest first: the word itself, then at most `most - 1` others; equally near ones by name."""
+        if word not in self.table:
+            return (word,)
         if word not in self._members:
             connected = self.component(word)
             found: list[str] = []
@@ -94,22 +102,24 @@ class Substitutes:
 
     def __init__(self, spelling: Spelling, graph: SynonymGraph) -> None:
         self.spelling, self.graph = spelling, graph
+        self._lock = Lock()  # several threads may ask one classifier
         self._starts: Numbers = np.zeros(0, dtype=np.int64)  # by word number: where its substitutes begin
         self._sizes: Numbers = np.zeros(0, dtype=np.int64)  # and how many there are; 0: not looked up yet
         self._numbers = Column([])  # of substitutes; -1 where one was never drawn, thus never spelled
 
     def drawn(self, words: Numbers, draws: NDArray[np.float64]) -> Numbers:
         """For each word number the number of a member of its set, itself perhaps; draws from 0 up to 1 choose it."""
-        self._look_up(np.unique(words))
-        choices = (draws * self._sizes[words]).astype(np.int64)
-        places = self._starts[words] + choices
-        missing = self._numbers.values[places] < 0
-        new, firsts = np.unique(places[missing], return_index=True)
-        if len(new):
-            forms = map(self._form, words[missing][firsts].tolist(), choices[missing][firsts].tolist())
-            self._numbers.values[new] = self.spelling.read([" ".join(forms)])[0].words
-        drawn: Numbers = self._numbers.values[places]
-        return drawn
+        with self._lock:
+            self._look_up(np.unique(words))
+            choices = (draws * self._sizes[words]).astype(np.int64)
+            places = self._starts[words] + choices
+            missing = self._numbers.values[places] < 0
+            new, firsts = np.unique(places[missing], return_index=True)
+            if len(new):
+                forms = map(self._form, words[missing][firsts].tolist(), choices[missing][firsts].tolist())
+                self._numbers.values[new] = self.spelling.read([" ".join(forms)])[0].words
+            drawn: Numbers = self._numbers.values[places]
+            return drawn
 
     def _look_up(self, words: Numbers) -> None:
         more = int(words.max(initial=-1)) + 1 - len(self._sizes)

@@ -2,9 +2,11 @@
 """Texts as white-space words and words as pieces, so that thousands of views of a text cost no tokenizer."""
 
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from itertools import chain
-from typing import ClassVar, NamedTuple, TypeAlias
+from threading import Lock
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -13,6 +15,9 @@ from numpy.typing import NDArray
 from dualmask.errors import DataError
 from dualmask.text.encoding import Batch, Encode, readable
 from dualmask.text.examples import Text
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 Numbers: TypeAlias = NDArray[np.int64]
 MOST_LETTERS = 1 << 23  # of remembered words, one more for each: about a million words, a few hundred MB
@@ -42,11 +47,16 @@ class Spelling:
     def __init__(self, encode: Encode) -> None:
         # Not a prepared one, whose texts would be held as long as this
         self.encode = Encode(encode.tokenizer, max_length=encode.max_length, literal=encode.literal)
+        self._core = deepcopy(encode.tokenizer.backend_tokenizer)  # others cut and pad with the tokenizer's own
+        self._core.encode_special_tokens = encode.literal
+        self._core.no_padding()
+        self._core.no_truncation()
+        self._lock = Lock()  # several threads may ask one classifier
         self._numbers = {"": self.NOTHING}
         self._words = [str(encode.tokenizer.mask_token), ""]
         self._letters = 0
         self._pieces, self._ends = Column([encode.mask_id]), Column([0, 1, 1])  # word n is pieces[ends[n]:ends[n + 1]]
-        self._frames = {pair: frame(encode, pair=pair) for pair in (False, True)}
+        self._frames = {pair: frame(self._core, pair=pair) for pair in (False, True)}
 
     @classmethod
     def current(cls, known: "Spelling | None", encode: Encode) -> "Spelling":
@@ -59,8 +69,9 @@ class Spelling:
     def number(self, word: str) -> int:
         """The word's number, which it gets when first seen."""
         word = str(readable(word))
-        self._learn([word])
-        return self._numbers[word]
+        with self._lock:
+            self._learn([word])
+            return self._numbers[word]
 
     def word(self, number: int) -> str:
         return self._words[number]
@@ -71,8 +82,9 @@ class Spelling:
         for text in dict.fromkeys(texts):
             clean = readable(text)
             parts[text] = [part.split() for part in ([clean] if isinstance(clean, str) else clean)]
-        self._learn(word for both in parts.values() for words in both for word in words)
-        found = {text: self._read(both) for text, both in parts.items()}
+        with self._lock:
+            self._learn(word for both in parts.values() for words in both for word in words)
+            found = {text: self._read(both) for text, both in parts.items()}
         return [found[text] for text in texts]
 
     def _read(self, parts: list[list[str]]) -> Read:
@@ -85,11 +97,8 @@ class Spelling:
         new = list(dict.fromkeys(word for word in words if word not in self._numbers))
         if not new:
             return
-        core = self.encode.tokenizer.backend_tokenizer
-        core.encode_special_tokens = self.encode.literal
-        core.no_padding()
-        core.no_truncation()
-        rows = [found.ids for found in core.encode_batch_fast([f" {word}" for word in new], add_special_tokens=False)]
+        found = self._core.encode_batch_fast([f" {word}" for word in new], add_special_tokens=False)
+        rows = [one.ids for one in found]
         self._numbers |= zip(new, range(len(self._words), len(self._words) + len(new)), strict=True)
         self._words += new
         self._letters += sum(map(len, new)) + len(new)
@@ -147,11 +156,8 @@ class Frame(NamedTuple):
     text_kinds: tuple[int, int]
 
 
-def frame(encode: Encode, *, pair: bool) -> Frame:
+def frame(core: "Tokenizer", *, pair: bool) -> Frame:
     """What the tokenizer puts around one-letter texts."""
-    core = encode.tokenizer.backend_tokenizer
-    core.no_padding()
-    core.no_truncation()
     found = core.encode("a", "a" if pair else None)
     parts = [-1 if part is None else part for part in found.sequence_ids]  # -1 special, 0 first text, 1 second
     special = np.array(parts) < 0
