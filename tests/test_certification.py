@@ -23,12 +23,12 @@ from dualmask.defences import DEFENCES, build_defence
 from dualmask.defences.base import Defence
 from dualmask.defences.voting import Voting, VotingOptions
 from dualmask.errors import DataError, OptionError
-from dualmask.evaluation.certification import CERTIFYING, CertifyingOptions, certify
-from dualmask.evaluation.certified_records import Certificate, Summary, read_certificates, summarise
+from dualmask.evaluation.certification import CERTIFYING, CertifyingOptions, certify, provable, under
+from dualmask.evaluation.certified_records import Certificate, Certified, Summary, read_certificates, summarise
 from dualmask.evaluation.enumeration import withstood
 from dualmask.evaluation.statistics import clopper_pearson
 from dualmask.masking.certificates import certified_words
-from dualmask.reporting.certified import GUESSED, page, rows
+from dualmask.reporting.certified import GUESSED, corners, facts, page, rows
 from dualmask.seeds import uniform
 from dualmask.text.encoding import Batch, Encode
 from dualmask.text.examples import Dataset, Example, Text
@@ -183,9 +183,36 @@ def test_only_votes_are_certified(ddm: DefendedClassifier, voter: DefendedClassi
         certify(ddm.undefended(), laden(2), FEW)
     with pytest.raises(OptionError, match="only a vote is certified"):
         certify(over(ddm, KeepFew(KeepFewOptions(decision="mean"))), laden(2), FEW)
-    for wrong in ({"draws": 0}, {"selection": 0}, {"alpha": 0.0}, {"alpha": 1.0}, {"samples": 0}, {"changes": 0}):
+    for wrong in ({"draws": 0}, {"selection": 0}, {"alpha": 0.0}, {"alpha": 0.5}, {"samples": 0}, {"changes": 0}):
         with pytest.raises(OptionError, match="expected"):
             CertifyingOptions(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_models_own_options_are_kept_under_its_own_defence(ddm: DefendedClassifier) -> None:
+    mean = over(ddm, build_defence("ranmask", options={"rate": 0.9, "decision": "mean", "votes": 7}))
+    with pytest.raises(OptionError, match="add --under ranmask --option decision=vote"):
+        certify(mean, laden(2), FEW)
+    for name in ("ranmask", "RanMASK"):
+        found = under(mean, name, options={"decision": "vote"}).defence.options_as_dict()
+        assert (found["rate"], found["votes"], found["decision"]) == (0.9, 7, "vote")
+    assert under(mean, "ranmask", preset="recommended").defence.options_as_dict()["rate"] == 0.3
+    assert under(mean, "certed").defence.options_as_dict()["rate"] == 0.3
+
+
+@pytest.mark.parametrize(("name", "rate", "draws", "possible"), [
+    ("ranmask", 0.49, 1000, False), ("ranmask", 0.9, 1000, True), ("certed", 0.3, 1000, False),
+    ("certed", 0.52, 1000, True), ("certed", 0.52, 100, False), ("ranmask", 0.9, 3, False)])
+def test_what_can_certify_nothing_is_known_before(
+    ddm: DefendedClassifier, name: str, rate: float, draws: int, possible: bool,
+) -> None:
+    classifier, texts = under(ddm, name, options={"rate": rate}), [one.text for one in laden(6)]
+    options = CertifyingOptions(draws=draws)
+    assert provable(classifier, texts, options) == possible
+    best = clopper_pearson(draws, draws, options.alpha)
+    assert (max(classifier.defence.radius(text, best, classifier.encode) for text in texts) > 0) == possible
+    assert provable(ddm, texts, options)  # nothing is drawn
+    with pytest.raises(OptionError, match="no certificate follows"):
+        provable(ddm.undefended(), texts, options)
 
 
 def test_a_defence_without_a_heuristic_has_none(ddm: DefendedClassifier) -> None:
@@ -329,7 +356,7 @@ def test_rare_edits_against_brute_force(ddm: DefendedClassifier, rate: float) ->
         assert all(held[:found.radius])
         known = not any(scorer.counts[token] == 0 for token in classifier.encode([text]).input_ids[0][1:-1].tolist())
         if known and found.radius < min(2, math.ceil(rate * found.tokens)):  # all edits are hidden: it is exact
-            assert not held[found.radius]
+            assert not held[found.radius] and found.ended == "flipped"
     assert len(set(radii)) > 1
 
 
@@ -351,21 +378,21 @@ def stubborn(folder: Path) -> DefendedClassifier:
 def test_as_many_passes_as_there_are_sets_of_places(stubborn: DefendedClassifier) -> None:
     classifier = with_ddm(stubborn, test_rate=0.3)
     text = "good great fine superb good great fine superb"  # 8 tokens, 3 of them hidden
-    assert withstood(classifier, text, changes=1, passes=10_000) == (1, 1, 8, 1 + 8)
-    assert withstood(classifier, text, changes=2, passes=10_000) == (1, 2, 8, 1 + 8 + 28)
-    assert withstood(classifier, text, changes=2, passes=36) == (1, 1, 8, 1 + 8)  # the second round would exceed it
-    assert withstood(classifier, text, changes=2, passes=8) == (1, 0, 8, 1)
+    assert withstood(classifier, text, changes=1, passes=10_000) == (1, 1, 8, 1 + 8, "all tried")
+    assert withstood(classifier, text, changes=2, passes=10_000) == (1, 2, 8, 1 + 8 + 28, "all tried")
+    assert withstood(classifier, text, changes=2, passes=36) == (1, 1, 8, 1 + 8, "passes")  # the next would exceed it
+    assert withstood(classifier, text, changes=2, passes=8) == (1, 0, 8, 1, "passes")
     four = withstood(classifier, text, changes=4, passes=10_000)
-    assert four.radius == 3 and four.passes == 1 + 8 + 28 + 56  # of four edits one would stay in sight
-    assert withstood(classifier, "", changes=2, passes=10_000)[1:] == (0, 0, 1)
+    assert four.radius == 3 and four.passes == 1 + 8 + 28 + 56 and four.ended == "in sight"
+    assert withstood(classifier, "", changes=2, passes=10_000)[1:] == (0, 0, 1, "all tried")
 
 
 def test_unseen_tokens_of_the_text_itself_compete_for_masks(stubborn: DefendedClassifier) -> None:
     """Of equally rare tokens the left ones are hidden: an edit further right would be seen."""
     classifier = with_ddm(stubborn, test_rate=0.1)  # one mask
     assert withstood(classifier, "good great fine superb good", changes=1, passes=100).radius == 1
-    assert withstood(classifier, "x great fine superb good", changes=1, passes=100)[1:] == (0, 5, 1)
-    assert withstood(classifier, "good great fine superb x", changes=1, passes=100)[1:] == (1, 5, 6)
+    assert withstood(classifier, "x great fine superb good", changes=1, passes=100)[1:] == (0, 5, 1, "in sight")
+    assert withstood(classifier, "good great fine superb x", changes=1, passes=100)[1:] == (1, 5, 6, "all tried")
 
 
 @pytest.mark.parametrize("options", [
@@ -386,6 +413,12 @@ def test_ddm_is_certified_by_its_own_answers(ddm: DefendedClassifier) -> None:
     assert all(one.share is None and one.heuristic is None and not one.abstained for one in found.records)
     assert max(one.radius for one in found.records) >= 1
     assert "nothing was drawn" in page(found, "x")
+    assert "because an edit might stay in sight" in dict(facts(found, summarise(found.records)))["went no further"]
+    few = certify(ddm, laden(3), CertifyingOptions(passes=2))
+    assert [one.ended for one in few.records] == ["passes"] * 3
+    assert dict(facts(few, summarise(few.records)))["went no further"] == "3 because the passes were used up"
+    old = Certified(found.header, [replace(one, ended=None) for one in found.records])
+    assert dict(facts(old, summarise(old.records)))["went no further"] == "not recorded"
 
 
 # Records
@@ -402,7 +435,9 @@ def written(path: Path, *lines: str, **header: object) -> Path:
 
 
 def test_a_record_survives_its_file(tmp_path: Path) -> None:
-    pair = replace(ONE, index=4, text=("a", "b"), share=None, heuristic=None, selection=(), estimation=())
+    pair = replace(ONE, index=4, text=("a", "b"), share=None, heuristic=None, selection=(), estimation=(),
+                   ended="passes")
+    assert "ended" not in ONE.as_json()
     found = read_certificates(written(tmp_path / "a.jsonl", ONE.as_json(), pair.as_json()))
     assert found.records == [ONE, pair] and found.header["alpha"] == 0.05
 
@@ -411,7 +446,10 @@ def test_a_record_survives_its_file(tmp_path: Path) -> None:
     ({"radius": -2}, "radius is -2; expected a whole number from -1 on"), ({"radius": 1.0}, "radius is 1.0"),
     ({"share": 1.5}, "share is 1.5"), ({"share": float("nan")}, "share is nan"), ({"share": 0.5}, "proves nothing"),
     ({"selection": [1, -1]}, "selection is"), ({"estimation": "x"}, "estimation is 'x'"),
-    ({"predicted": None}, "predicted is None"),
+    ({"predicted": None}, "predicted is None"), ({"radius": 1001}, "radius of 1001; expected 1000 at most"),
+    ({"heuristic": 10**12}, "expected 1000 at most"), ({"estimation": [60, 0]}, "class with 0 of 60 votes"),
+    ({"estimation": [7, 53]}, "class with 53 of 60 votes"), ({"predicted": 2}, "class with 0 of 60 votes"),
+    ({"ended": "x"}, "ended is 'x'; expected one of all tried, flipped"),
     ({"heuristic": "1"}, "heuristic is '1'"), ({"seconds": -1}, "seconds is -1"), ({"text": 5}, "text is 5"),
 ])
 def test_a_wrong_record_is_named(tmp_path: Path, change: dict[str, object], told: str) -> None:
@@ -472,6 +510,22 @@ def test_figures_by_hand() -> None:
     table = rows(summarise(found))
     assert [(row.changes, row.proved.mean, row.guessed.mean if row.guessed else None) for row in table] == [
         (0, 0.6, 0.6), (1, 0.4, 0.4), (2, 0.2, 0.2), (3, 0.0, 0.2)]
+
+
+def test_a_radius_may_exceed_a_thousand_in_a_text_of_many_words(tmp_path: Path) -> None:
+    long = replace(ONE, text="a " * 30_000, radius=30_000, heuristic=None)
+    found = read_certificates(written(tmp_path / "a.jsonl", long.as_json(), *[ONE.as_json()] * 300))
+    figures = summarise(found.records)
+    assert (figures.certified[0], figures.certified[2], figures.certified[3], len(figures.certified)) == (
+        301, 301, 1, 30_001)
+    assert corners(figures.certified) == [0, 3, 30_000] and len(page(found, "x")) < 100_000
+
+
+@pytest.mark.parametrize("counts", [(3,), (3, 3), (3, 2, 2, 2, 0), (5, 4, 3)])
+def test_corners_are_all_that_steps_need(counts: tuple[int, ...]) -> None:
+    found = corners(counts)
+    assert found[0] == 0 and found[-1] == len(counts) - 1
+    assert [counts[max(place for place in found if place <= at)] for at in range(len(counts))] == list(counts)
 
 
 def test_a_long_table_takes_larger_steps() -> None:
@@ -537,7 +591,20 @@ def test_the_command_certifies_ddm_itself(folder: Path, reviews_file: Path) -> N
     (["--resume"], "name it with --out"), (["--under", "keepfwe"], "did you mean 'keepfew'"),
     (["--under", "keepfew", "--option", "rate=1"], "unknown option 'rate'"), (["--alpha", "2"], "alpha is 2.0"),
     (["--under", "plain"], "no certificate follows"),
+    (["--draws", "1000", "--alpha", "0.1"], "--draws, --alpha would have no effect: answers of the defence 'ddm'"),
+    (["--selection", "5"], "--selection would have no effect"),
+    (["--under", "keepfew", "--changes", "1"], "--changes would have no effect: answers of the defence 'keepfew'"),
+    (["--under", "keepfew", "--passes", "9"], "--passes would have no effect"),
 ])
 def test_wrong_commands_are_told(folder: Path, reviews_file: Path, arguments: list[str], told: str) -> None:
     result = CliRunner().invoke(app, ["certify", str(folder), str(reviews_file), "--quiet", *arguments])
     assert isinstance(result.exception, OptionError) and told in str(result.exception)
+
+
+def test_the_command_tells_at_the_start_that_nothing_can_be_certified(folder: Path, reviews_file: Path) -> None:
+    command = ["certify", str(folder), str(reviews_file), "--quiet", "--samples", "2", "--under", "ranmask"]
+    result = CliRunner().invoke(app, [*command, "--option", "rate=0.4", "--draws", "20"])
+    assert result.exit_code == 0, result.output
+    assert "nothing can be certified" in result.stderr and "a rate above 0.639, not 0.4" in result.stderr
+    result = CliRunner().invoke(app, [*command, "--preset", "certify", "--draws", "20"])
+    assert result.exit_code == 0 and "nothing can be certified" not in result.output

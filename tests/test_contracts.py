@@ -11,18 +11,19 @@ from pathlib import Path
 
 import pytest
 import torch
+from attack_stand_ins import LEMMAS, Lexicon, run, stand_ins, tiny_classifier
 from conftest import reviews
 from torch import Tensor
 
 import dualmask
-from dualmask.attacks import ATTACKS
+from dualmask.attacks import ATTACKS, build_attack
 from dualmask.classifier import DefendedClassifier, Masked
 from dualmask.defences import DEFENCES, build_defence
 from dualmask.defences.base import Defence
 from dualmask.errors import DataError, DualmaskError, ModelFileError, OptionError
 from dualmask.models.encoders import load_encoder
 from dualmask.options import make_options
-from dualmask.text.examples import Dataset
+from dualmask.text.examples import Dataset, Example
 from dualmask.training import train
 
 SOURCE = Path(dualmask.__file__).parent
@@ -31,6 +32,14 @@ SHORT = {"epochs": 1, "max_length": 40, "learning_rate": 1e-3, "batch_size": 16,
 TEXTS = [str(example.text) for example in reviews(40, seed=9)] + ["", "x", "unable movies rarely !", "the " * 60]
 
 Trained = tuple[DefendedClassifier, Path]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def wordnet() -> Iterator[None]:
+    """Some presets would fetch WordNet."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dualmask.text.wordnet.load_wordnet", lambda: Lexicon(LEMMAS))
+        yield
 
 
 @pytest.fixture(scope="module", params=EVERY, ids=["-".join(pair) for pair in EVERY])
@@ -210,6 +219,28 @@ def test_text_pairs_train_and_predict(tiny: Callable[[str], Path], data: Dataset
         for example, masked in zip(pairs[:5], found.masked or [], strict=False):
             for one in masked:
                 assert one.text == example.text[one.part][one.start:one.end]
+
+
+@pytest.mark.parametrize("name", sorted(DEFENCES))
+def test_white_box_attacks_run_where_gradients_lead_back_to_words(
+    name: str, tiny: Callable[[str], Path], data: Dataset,
+) -> None:
+    plain, options = tiny_classifier(tiny("bert"), "plain", data), few(name)
+    classifier = DefendedClassifier(plain.model, plain.encode.tokenizer, build_defence(name, options=options),
+                                    labels=data.labels, max_length=40)
+    classifier.fit_defence(data.train)
+    texts = [example.text for example in data.train[:6]]
+    labels = classifier.predict(texts, early=False).probabilities.argmax(dim=1).tolist()
+    examples = [Example(*pair) for pair in zip(texts, labels, strict=True)]
+    attack = build_attack("hotflip", options={"cosine": 0.5, "max_words": None}, tools=stand_ins())
+    assert classifier.defence.explainable == (name not in ("ranmask", "certed", "safer", "fgws"))
+    if not classifier.defence.explainable:
+        with pytest.raises(OptionError, match=f"'{name}' rewrites texts.*'hotflip' looks inside.*only asks"):
+            run(classifier, attack, examples)
+        return
+    found = run(classifier, attack, examples)
+    assert {one.outcome for one in found} <= {"succeeded", "failed"} and all(one.gradients for one in found)
+    assert any(one.adversarial is not None for one in found)
 
 
 @pytest.mark.parametrize("name", sorted(DEFENCES))
@@ -472,7 +503,7 @@ def test_imports_run_down_the_list(path: Path) -> None:
 @pytest.mark.parametrize("path", DEFENCE_FILES, ids=named)
 def test_defences_do_not_import_each_other(path: Path) -> None:
     beside = {module for module, _ in imports(path) if module.startswith("defences.")}
-    assert beside <= {"defences.base", "defences.voting"}
+    assert beside <= {"defences.base", "defences.random_views", "defences.voting"}
 
 
 RECIPES = [SOURCE / "attacks" / f"{name}.py" for name in ATTACKS]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """FGWS: what it replaces, how suspicious a text is, whom it flags, and how it is tuned."""
 
+import pickle
 from collections.abc import Callable, Mapping, Sequence
 from math import floor, log1p
 from pathlib import Path
@@ -17,7 +18,10 @@ from dualmask.classifier import DefendedClassifier
 from dualmask.defences import DEFENCES
 from dualmask.defences.fgws import FGWS, FGWSOptions
 from dualmask.errors import OptionError
+from dualmask.evaluation.protocol import shortened
+from dualmask.models.encoders import load_tokenizer
 from dualmask.text import substitutes as module
+from dualmask.text.encoding import Encode
 from dualmask.text.examples import Dataset, Example, Text
 from dualmask.text.stop_words import stop_words
 from dualmask.text.substitutes import Substitutes, rewritten
@@ -62,25 +66,29 @@ def fitted(counts: dict[str, int] = COUNTS, **options: object) -> FGWS:
 # Replacing words
 
 
+def frequent(near: Substitutes, text: Text, delta: float) -> Text:
+    return near.frequent([text], delta)[0]
+
+
 @pytest.mark.usefixtures("table")
 def test_rare_words_give_way_to_the_most_frequent_near_word() -> None:
     near = fitted().substitutes
     delta = log1p(6)  # words seen five times or less are rare
-    assert near.frequent("the great film", delta) == "the good film"
-    assert near.frequent("a Superb, SPLENDID flick!", delta) == "a Good, GREAT film!"
-    assert near.frequent("dire (awful) acting", delta) == "bad (bad) acting"
-    assert near.frequent("(Well-Made)\n fine  fare.", delta) == "(fine)\n good  fare."
-    assert near.frequent(("Great film", "superb."), delta) == ("Good film", "good.")
-    assert near.frequent("film", log1p(9)) == "movie" and near.frequent("", delta) == ""
-    assert near.frequent("the iPhone", 99.0) == "the iPhone"
+    assert frequent(near, "the great film", delta) == "the good film"
+    assert frequent(near, "a Superb, SPLENDID flick!", delta) == "a Good, GREAT film!"
+    assert frequent(near, "dire (awful) acting", delta) == "bad (bad) acting"
+    assert frequent(near, "(Well-Made)\n fine  fare.", delta) == "(fine)\n good  fare."
+    assert frequent(near, ("Great film", "superb."), delta) == ("Good film", "good.")
+    assert frequent(near, "film", log1p(9)) == "movie" and frequent(near, "", delta) == ""
+    assert frequent(near, "the iPhone", 99.0) == "the iPhone"
 
 
 @pytest.mark.usefixtures("table")
 def test_delta_is_an_open_bound() -> None:
     near = fitted().substitutes
-    assert near.frequent("great", log1p(5)) == "great"
-    assert near.frequent("great", log1p(5) + 1e-9) == "good"
-    assert near.frequent("dire", 0.0) == "dire" and near.frequent("dire", 1e-9) == "bad"
+    assert frequent(near, "great", log1p(5)) == "great"
+    assert frequent(near, "great", log1p(5) + 1e-9) == "good"
+    assert frequent(near, "dire", 0.0) == "dire" and frequent(near, "dire", 1e-9) == "bad"
 
 
 @pytest.mark.usefixtures("table")
@@ -91,7 +99,7 @@ def test_every_replacement_by_brute_force(table: Synonyms) -> None:
         for word in [*table.words, "the", "unknown"]:
             others = [other for other, _ in table.neighbours(word, most)]
             best = max([COUNTS.get(word, 0), *(COUNTS.get(other, 0) for other in others)])
-            found = str(near.frequent(word, 99.0))
+            found = str(frequent(near, word, 99.0))
             assert COUNTS.get(found, 0) == best and found in [word, *others]
             assert (found == word) == (COUNTS.get(word, 0) == best), "only a more frequent word is taken"
 
@@ -99,14 +107,23 @@ def test_every_replacement_by_brute_force(table: Synonyms) -> None:
 @pytest.mark.usefixtures("table")
 def test_what_is_remembered_goes_with_new_counts() -> None:
     near = fitted().substitutes
-    assert near.frequent("flick", 9.0) == "film"
+    assert frequent(near, "flick", 9.0) == "film"
     near.counts.fit(["flick flick flick film"])
-    assert near.frequent("flick", 9.0) == "flick" and near.frequent("film", 9.0) == "flick"
+    assert frequent(near, "flick", 9.0) == "flick" and frequent(near, "film", 9.0) == "flick"
     again = Substitutes(6)
-    assert again.frequent("film", 9.0) == "film"
+    assert frequent(again, "film", 9.0) == "film"
     again.load_state_dict({}, strict=False)
     again.counts.letters, again.counts.counts = near.counts.letters, near.counts.counts
-    assert again.frequent("film", 9.0) == "flick"
+    assert frequent(again, "film", 9.0) == "flick"
+
+
+@pytest.mark.usefixtures("table")
+def test_made_up_words_leave_no_trace() -> None:
+    near = fitted().substitutes
+    near.frequent(["a superb film"], 9.0)
+    before = pickle.dumps(near)
+    assert near.frequent([f"word{number} a{'b' * number}" for number in range(50)], 9.0)
+    assert pickle.dumps(near) == before
 
 
 @given(st.text(alphabet="ab -'.,\n", max_size=30))
@@ -136,8 +153,8 @@ def test_rarer_words_are_rarer_and_drawn_by_the_text() -> None:
     near = Substitutes(6)
     text = "The good movie, with a great plot and the worst actor of all, was a very sad film about a happy house."
     near.counts.fit([text] * 9 + ["superb great flick picture gloomy cheerful"])
-    made = {seed: str(near.rarer(text, 0.5, seed)) for seed in range(40)}
-    assert made == {seed: near.rarer(text, 0.5, seed) for seed in range(40)} and len(set(made.values())) > 30
+    made = {seed: str(near.rarer([text], 0.5, seed)[0]) for seed in range(40)}
+    assert made == {seed: near.rarer(["", text], 0.5, seed)[1] for seed in range(40)} and len(set(made.values())) > 30
     old, changed = Words(text).words, 0
     for found in made.values():
         for before, after in zip(old, Words(found).words, strict=True):
@@ -147,7 +164,7 @@ def test_rarer_words_are_rarer_and_drawn_by_the_text() -> None:
                 assert after.lower() in [word for word, _ in shipped_synonyms().neighbours(before.lower(), 6)]
     content = [word for word in old if word.lower() not in stop_words("nltk")]
     assert 0.3 < changed / (40 * len(content)) < 0.6
-    assert near.rarer(text, 0.0, 0) == text
+    assert near.rarer([text], 0.0, 0) == [text]
 
 
 # Suspicion, flags, answers
@@ -167,6 +184,54 @@ def test_suspicion_by_hand() -> None:
     assert torch.equal(always.combine(logits), logits[1])
     assert defence.suspicion(logits[:1]).tolist() == [0, 0, 0] and torch.equal(always.combine(logits[:1]), logits[0])
     assert defence.combine(torch.zeros(0, 0, 2)).shape == (0, 2) == always.combine(torch.zeros(0, 0, 2)).shape
+
+
+def test_noise_between_equal_views_is_no_suspicion() -> None:
+    """At gamma 0 a text in which nothing was replaced must not be flagged because its two passes differ."""
+    view = torch.randn(300, 2, generator=torch.Generator().manual_seed(0))
+    defence = FGWS()
+    defence.gamma.fill_(0.0)
+    noise = 1e-5 * torch.randn(view.shape, generator=torch.Generator().manual_seed(1))
+    assert not defence.suspicion(torch.stack([view, view + noise])).any()
+    assert torch.equal(defence.combine(torch.stack([view, view + noise])), view)
+    assert defence.suspicion(torch.stack([view, view.flip(1)])).all()
+
+
+class Counted(Tensor):
+    """A number that counts how often it is read, as a GPU would have to be waited for."""
+
+    reads = 0
+
+    def __int__(self) -> int:
+        Counted.reads += 1
+        return int(self.as_subclass(Tensor))
+
+    def __float__(self) -> float:
+        Counted.reads += 1
+        return float(self.as_subclass(Tensor))
+
+
+@pytest.mark.usefixtures("table")
+def test_numbers_are_read_once_for_many_texts(tiny: Callable[[str], Path]) -> None:
+    defence = fitted(percentile=100)
+    for owner, name in ((defence, "delta"), (defence, "gamma"), (defence.substitutes, "neighbours")):
+        setattr(owner, name, getattr(owner, name).as_subclass(Counted))
+    encode = Encode(load_tokenizer(tiny("bert")), max_length=40)
+    texts = [f"the great film {number}" for number in range(50)]
+    reads = []
+    for count in (1, 50):
+        Counted.reads = 0
+        defence.inference_view(texts[:count] * 2, [0] * count + [1] * count, encode, torch.device("cpu"))
+        reads.append(Counted.reads)
+    assert reads == [2, 2]  # delta and K
+
+
+@given(st.floats(0, 1, width=32), st.sampled_from([None, 0.0, 1e-5, 0.12345, 0.5]) | st.floats(0, 1, width=32))
+def test_short_scores_in_records_tell_the_same_flags(score: float, threshold: float | None) -> None:
+    short = shortened(score, threshold)
+    assert abs(short - score) <= 5.1e-5 and (threshold is None or (short > threshold) == (score > threshold))
+    if threshold is None or abs(score - threshold) > 1e-4:
+        assert short == round(score, 4)
 
 
 @given(st.lists(st.sampled_from([0.0, 0.1, 0.2, 0.25, 0.5, 0.9]) | st.floats(0, 1, width=32), min_size=1, max_size=60),
@@ -204,7 +269,7 @@ def answered(texts: Sequence[Text]) -> Tensor:
 def ask(defence: FGWS, asked: list[int]) -> Callable[[Sequence[Text]], Tensor]:
     def logits(texts: Sequence[Text]) -> Tensor:
         asked.append(len(texts) * defence.views)
-        shown = [list(texts), [defence.substitutes.frequent(text, float(defence.delta)) for text in texts]]
+        shown = [list(texts), defence.substitutes.frequent(texts, float(defence.delta))]
         return torch.stack([answered(view) for view in shown[:defence.views]])
 
     return logits
@@ -303,7 +368,7 @@ def test_the_second_view_answers_for_flagged_texts(
     classifier.fit_defence(data.train)
     classifier.tune_defence(data.validation or [])
     texts = [example.text for example in data.test or []]
-    shown = [defence.substitutes.frequent(text, float(defence.delta)) for text in texts]
+    shown = defence.substitutes.frequent(texts, float(defence.delta))
     assert shown != texts
     before, after = plain.predict(texts).probabilities, plain.predict(shown).probabilities
     label = before.argmax(dim=1, keepdim=True)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """For people with their own code: the collator, `defend`, the pipeline's manners, the hub."""
 
+import copy
+import pickle
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -154,6 +156,15 @@ def test_threads_do_not_disturb_each_other(family: str, defence: str, tiny: Tiny
     with ThreadPoolExecutor(5) as pool:
         found = list(pool.map(lambda number: classifier.predict([texts[number % 5]]).probabilities, range(100)))
     assert all(torch.equal(answer, alone[number % 5]) for number, answer in enumerate(found))
+
+
+@pytest.mark.parametrize("defence", ["ranmask", "certed", "safer", "rsmi"])
+def test_classifiers_that_have_answered_can_be_copied(defence: str, tiny: Tiny, data: Dataset) -> None:
+    model, tokenizer = load_encoder(tiny("bert"), ["bad", "good"])
+    classifier = defend(model, tokenizer, [example.text for example in data.train], max_length=40, defence=defence)
+    before = classifier.predict(TEXTS, most=4).probabilities
+    for other in (copy.deepcopy(classifier), pickle.loads(pickle.dumps(classifier))):
+        assert torch.equal(other.predict(TEXTS, most=4).probabilities, before)
 
 
 def test_thresholds_need_held_out_texts(tiny: Tiny, data: Dataset) -> None:

@@ -16,12 +16,15 @@ from pathlib import Path
 import pytest
 import torch
 from rich.console import Console
+from typer.testing import CliRunner
 
-from dualmask.answers import Item, Layout, cell, output_format
+from dualmask.answers import Item, Layout, cell, output_format, scored
 from dualmask.classifier import DefendedClassifier, Masked, Predictions
-from dualmask.display import LONGEST, confidence_bar, marked_text, scored_words, show_predictions
+from dualmask.cli import app
+from dualmask.defences.fgws import FGWS
+from dualmask.display import LONGEST, confidence_bar, marked_text, scored_words, show_predictions, show_summary
 from dualmask.errors import DataError, OptionError
-from dualmask.prediction import Job, beside, predict_file
+from dualmask.prediction import Job, Summary, beside, predict_file
 from dualmask.text.columns import Columns
 from dualmask.text.examples import Dataset
 from dualmask.text.tables import iter_rows
@@ -116,6 +119,77 @@ def test_explain_adds_what_was_masked(classifier: DefendedClassifier, tmp_path: 
     assert found["masked"] == []
     off = classifier.predict(["the zzz movie was good"], defended=False).probabilities[0].tolist()
     assert [found["p_bad"], found["p_good"]] == pytest.approx(off, abs=1e-5)
+
+
+@pytest.fixture(scope="module")
+def detector(tiny: Callable[[str], Path], data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A saved detector that flags some of the texts below."""
+    folder = tmp_path_factory.mktemp("detector") / "saved"
+    settings = {"epochs": 20, "batch_size": 16, "learning_rate": 5e-3, "max_length": 48, "patience": 0}
+    found = train(data, encoder=tiny("bert"), defence="fgws", options={"percentile": 90}, training=settings,
+                  progress=False)
+    assert isinstance(found.defence, FGWS)
+    suspicion = found.predict(DOUBTED).suspicion
+    assert suspicion is not None and float(suspicion.max()) > 0.1
+    found.defence.gamma.fill_(suspicion.mean())
+    found.save(folder)
+    return folder
+
+
+DOUBTED = ["the film was a lousy one", "a terrible plot", "dreadful actors and scenes", "a nice plot", "the movie", "",
+           "excellent", "a good but boring flick", "the nice awful film"]  # rare words, and their synonyms are not
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl"])
+def test_files_of_a_detector_tell_suspicion_and_flags(detector: Path, tmp_path: Path, ending: str) -> None:
+    found = DefendedClassifier.load(detector, device="cpu")
+    source = write_csv(tmp_path / "in.csv", [{"text": text} for text in DOUBTED])
+    predict_file(found, source, tmp_path / f"out.{ending}", chunk=3, progress=False)
+    rows = [row.fields for row in iter_rows(tmp_path / f"out.{ending}", allow_empty=True)]
+    assert list(rows[0]) == ["text", "predicted", "confidence", "p_bad", "p_good", "suspicion", "flagged"]
+    expected, threshold = found.predict(DOUBTED).suspicion, found.defence.threshold
+    assert expected is not None and threshold is not None
+    assert [float(str(row["suspicion"])) for row in rows] == pytest.approx(expected.tolist(), abs=1e-5)
+    flags = [json.loads(str(row["flagged"]).lower()) for row in rows]
+    assert flags == (expected > threshold).tolist() and 0 < sum(flags) < len(flags)
+    predict_file(found, source, tmp_path / f"off.{ending}", defended=False, progress=False)
+    assert list(next(iter_rows(tmp_path / f"off.{ending}")).fields)[-1] == "p_good"
+
+
+def test_screens_tell_what_a_detector_found(detector: Path) -> None:
+    def told(*arguments: str) -> list[str]:
+        result = CliRunner().invoke(app, ["predict", str(detector), *DOUBTED[:2], *arguments], env={"COLUMNS": "120"})
+        assert result.exit_code == 0, result.output
+        return [line.rstrip() for line in result.output.splitlines() if line.strip()]
+
+    answers = DefendedClassifier.load(detector, device="cpu").predict(DOUBTED[:2])
+    lines = told()
+    assert lines[0].split() == ["label", "confidence", "suspicion", "flagged", "text"]
+    for line, pair in zip(lines[1:], scored(answers, 0.0), strict=True):
+        assert f"{pair[0]}  " in line and (" true  " in line or " false  " in line)
+    assert told("--undefended")[0].split() == ["label", "confidence", "text"]
+    assert told("--format", "csv")[0] == "text,predicted,confidence,p_bad,p_good,suspicion,flagged"
+
+
+def test_flags_are_set_before_scores_are_rounded() -> None:
+    answers = Predictions(["good", "bad"], torch.tensor([[0.25, 0.75]] * 2), suspicion=torch.tensor([1e-8, 0.0]))
+    assert scored(answers, 0.0) == [(0.0, True), (0.0, False)]
+    assert scored(answers, None) == [(), ()]
+
+
+def test_without_its_defence_a_classifier_that_rewrites_texts_hid_nothing(detector: Path) -> None:
+    found = DefendedClassifier.load(detector, device="cpu")
+    assert found.predict(DOUBTED, explain=True, defended=False).masked == [[]] * len(DOUBTED)
+    with pytest.raises(OptionError, match="rewrites texts"):
+        found.predict(DOUBTED, explain=True)
+
+
+@pytest.mark.parametrize(("passes", "views", "told"), [
+    (20, 2, ""), (10, 1, ""), (510, 100, "51.0 of 100 passes a text (51%)"), (52, 55, "5.2 of 55 passes a text (9%)")])
+def test_saved_passes_are_told_where_there_are_any(passes: int, views: int, told: str) -> None:
+    screen = io.StringIO()
+    show_summary(Console(file=screen, width=100), Summary(Path("x"), 13, 3, {"good": 13}, 1.0, passes, views))
+    assert told in screen.getvalue() and ("passes" in screen.getvalue()) == bool(told)
 
 
 def test_pairs_and_chosen_columns(classifier: DefendedClassifier, tmp_path: Path) -> None:

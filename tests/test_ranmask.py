@@ -16,8 +16,8 @@ from torch import Tensor
 from dualmask.classifier import DefendedClassifier
 from dualmask.defences.ranmask import RanMASK, RanMASKOptions
 from dualmask.errors import DataError, OptionError
+from dualmask.masking import word_losses
 from dualmask.masking.certificates import certified_words
-from dualmask.masking.scorers import Surprisal
 from dualmask.models.encoders import load_encoder
 from dualmask.text.encoding import Batch, Encode
 from dualmask.text.examples import Dataset, Text
@@ -67,6 +67,11 @@ def shown(batch: Batch) -> list[tuple[int, ...]]:
 
 def views(defence: RanMASK, text: Text, encode: Encode, count: int) -> Batch:
     return defence.inference_view([text] * count, range(count), encode, CPU)
+
+
+def losses(defence: RanMASK, texts: Sequence[Text], encode: Encode) -> list[Tensor]:
+    assert defence.guide is not None
+    return defence.guide(texts, defence.spelling(encode), CPU)
 
 
 def assert_same(one: Batch, other: Batch) -> None:
@@ -248,8 +253,7 @@ def test_the_recommended_rate_certifies_nothing(encode: Encode) -> None:
 
 def test_a_guided_mask_falls_in_proportion_to_the_loss(encode: Encode, guided: Guided) -> None:
     defence, text, count = guided(rate=0.2), "the unables was movies good", 6000
-    assert defence.guide is not None
-    weights = defence.losses([text], defence.guide, encode, CPU)[0]
+    weights = losses(defence, [text], encode)[0]
     batch = views(defence, text, encode, count)
     hidden = Counter(tuple(words[masks].tolist()) for words, masks in zip(batch.words, batch.masks, strict=True))
     share = (weights / weights.sum()).tolist()
@@ -260,8 +264,7 @@ def test_a_guided_mask_falls_in_proportion_to_the_loss(encode: Encode, guided: G
 def test_guided_masks_are_drawn_one_after_the_other(encode: Encode, guided: Guided) -> None:
     """Without replacement: each next one in proportion among those that are left."""
     defence, text, count = guided(rate=0.5), "the unables was good", 6000
-    assert defence.guide is not None
-    share = defence.losses([text], defence.guide, encode, CPU)[0].tolist()
+    share = losses(defence, [text], encode)[0].tolist()
     share = [one / sum(share) for one in share]
     expected = dict.fromkeys(combinations(range(4), 2), 0.0)
     for first, second in permutations(range(4), 2):
@@ -273,18 +276,38 @@ def test_guided_masks_are_drawn_one_after_the_other(encode: Encode, guided: Guid
 
 def test_losses_are_means_over_the_pieces_of_words(encode: Encode, guided: Guided) -> None:
     defence = guided()
-    assert isinstance(defence.guide, Surprisal)
+    assert defence.guide is not None
+    judge = defence.guide.scorer
     texts: list[Text] = ["the unables was", "a \u200b movies", "movies " * 30, "", "the unables was"]
-    found = defence.losses(texts, defence.guide, encode, CPU)
-    assert found.shape == (5, 30) and torch.equal(found[0], found[4])
-    plain = defence.guide(encode(["the unables was"]))[0, 1:6].double()
-    assert torch.allclose(found[0, :3], torch.stack([plain[0], plain[1:4].mean(), plain[4]]), atol=1e-5)
-    other = defence.guide(encode(["a movies"]))[0, 1:4].double()
-    assert torch.allclose(found[1, :3], torch.stack([other[0], other.mean(), other[1:].mean()]), atol=1e-5)
-    long = defence.guide(encode(["movies " * 30]))[0, 1:39].double()  # 38 tokens fit, the first 19 words
-    assert torch.allclose(found[2, :19], long.view(19, 2).mean(dim=1), atol=1e-5)
-    assert torch.allclose(found[2, 19:], long.mean().expand(11), atol=1e-5)
-    assert (found > 0).all()
+    found = losses(defence, texts, encode)
+    assert [len(one) for one in found] == [3, 3, 30, 0, 3] and torch.equal(found[0], found[4])
+    plain = judge(encode(["the unables was"]))[0, 1:6].double()
+    assert torch.allclose(found[0], torch.stack([plain[0], plain[1:4].mean(), plain[4]]), atol=1e-5)
+    other = judge(encode(["a movies"]))[0, 1:4].double()
+    assert torch.allclose(found[1], torch.stack([other[0], other.mean(), other[1:].mean()]), atol=1e-5)
+    long = judge(encode(["movies " * 30]))[0, 1:39].double()  # 38 tokens fit, the first 19 words
+    assert torch.allclose(found[2][:19], long.view(19, 2).mean(dim=1), atol=1e-5)
+    assert torch.allclose(found[2][19:], long.mean().expand(11), atol=1e-5)
+    assert all((one > 0).all() for one in found)
+
+
+def test_the_language_model_reads_a_text_once_for_all_batches(
+    encode: Encode, guided: Guided, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    defence, read = guided(rate=0.5), []
+    assert defence.guide is not None
+    forward = defence.guide.scorer.forward
+    monkeypatch.setattr(defence.guide.scorer, "forward", lambda batch: read.append(len(batch)) or forward(batch))
+    for _ in range(7):
+        views(defence, TEXTS[0], encode, 16)
+    defence.inference_view([TEXTS[0], TEXTS[3]], [0, 0], encode, CPU)
+    assert read == [1, 1]
+    losses(defence, [f"movie {number}" for number in range(word_losses.REMEMBERED + 9)], encode)
+    assert len(defence.guide._known[1]) == word_losses.REMEMBERED
+    shorter = Encode(encode.tokenizer, max_length=5)  # judges less of a text, and differently
+    assert not torch.equal(losses(defence, ["the unables was"], shorter)[0], losses(guided(), ["the unables was"],
+                                                                                     encode)[0])
+    assert defence.pass_count == "100, 8 of a language model" and ranmask(votes=7).pass_count == "7"
 
 
 def test_a_guided_defence_trains_on_uniform_masks(encode: Encode, guided: Guided) -> None:
@@ -304,7 +327,7 @@ def test_guided_masks_are_not_certified(encode: Encode, guided: Guided, strict: 
 
 @pytest.mark.parametrize(("options", "message"), [
     ({"rate": 1.2}, "rate"), ({"rate": -0.1}, "rate"), ({"keep_least": 0}, "keep_least"), ({"votes": 0}, "votes"),
-    ({"guide": "language-model"}, "language_model"),
+    ({"guide": "language-model"}, "language_model"), ({"language_model": "bert"}, "guide=language-model"),
 ])
 def test_impossible_options_are_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(OptionError, match=message):

@@ -170,6 +170,15 @@ def test_damaged_files_and_failed_cells_are_told_and_the_rest_counts(tmp_path: P
     assert all(f"failures.jsonl, line {line}, can't be read" in problems[line - 2] for line in (2, 3))
 
 
+def test_what_can_not_be_opened_is_told_and_the_rest_counts(tmp_path: Path) -> None:
+    write(tmp_path / "records" / CELL.file_name, RESULT)
+    (tmp_path / "records" / "folder.jsonl").mkdir()
+    (tmp_path / "records" / "gone.jsonl").symlink_to(tmp_path / "nowhere")
+    found = read_cells(tmp_path)
+    assert [one.cell for one in found.cells] == [CELL]
+    assert len(found.problems) == 2 and "folder.jsonl" in found.problems[0] and "gone.jsonl" in found.problems[1]
+
+
 def test_records_beside_those_of_a_run_count_as_well(tmp_path: Path) -> None:
     other = replace(CELL, seed=1)
     write(tmp_path / "records" / CELL.file_name, RESULT)

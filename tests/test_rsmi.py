@@ -44,7 +44,9 @@ def guarded(tiny: Tiny, data: Dataset, family: str = "bert", **options: object) 
         if "classifier" in name:
             nn.init.normal_(weight, std=0.3)
     defence = RSMI(RSMIOptions(**options))  # type: ignore[arg-type]
-    return DefendedClassifier(model.eval(), tokenizer, defence, labels=data.labels, max_length=40)
+    classifier = DefendedClassifier(model.eval(), tokenizer, defence, labels=data.labels, max_length=40)
+    classifier.fit_defence(data.train)
+    return classifier
 
 
 def deep(tiny: Tiny, layers: int = 8) -> "PreTrainedModel":
@@ -275,6 +277,14 @@ def test_noise_comes_from_the_text_or_from_nowhere(tiny: Tiny, data: Dataset) ->
     assert not torch.allclose(one, again) and fresh.defence.noise == "fresh"
 
 
+def test_explanations_name_the_masks_of_the_first_round(tiny: Tiny, data: Dataset) -> None:
+    found = guarded(tiny, data).predict([LONG, "x"], explain=True).masked
+    assert found is not None and [len(one) for one in found] == [2, 1]
+    norms = norms_by_hand(guarded(tiny, data), LONG)
+    highest = sorted(range(len(norms)), key=lambda place: -norms[place])[:2]
+    assert [one.text for one in found[0]] == [LONG.split()[place] for place in sorted(highest)]
+
+
 # Training
 
 
@@ -361,5 +371,6 @@ def test_impossible_options_are_refused(options: dict[str, float], named: str) -
 def test_what_is_said_about_it() -> None:
     card = RSMI.card()
     assert {"Paper", "Idea", "Acts at", "Deviations", "Relations"} <= set(card.sections)
+    assert RSMI.passes == RSMI().pass_count and RSMI(RSMIOptions(first=3, second=4)).pass_count == "3 to 7, 1 backward"
     with pytest.raises(OptionError, match="no certificate"):
         RSMI().radius("a text", 0.9, None)  # type: ignore[arg-type]

@@ -17,12 +17,12 @@ from attack_stand_ins import tiny_classifier
 
 from dualmask.classifier import DefendedClassifier
 from dualmask.defences.safer import SAFER, SAFEROptions
-from dualmask.errors import OptionError
+from dualmask.errors import OptionError, ResourceError
 from dualmask.models.encoders import load_tokenizer
 from dualmask.text import spelling as spelling_module
 from dualmask.text.encoding import Encode
 from dualmask.text.examples import Dataset, Text
-from dualmask.text.perturbations import Substitutes, SynonymGraph, core_of, dressed, is_regular, synonym_graph
+from dualmask.text.perturbations import RandomSynonyms, SynonymGraph, core_of, dressed, is_regular, synonym_graph
 from dualmask.text.spelling import Spelling
 from dualmask.text.synonyms import Pairs, Synonyms, nearest_pairs
 
@@ -57,7 +57,7 @@ def encode(tiny: Callable[[str], Path]) -> Encode:
 
 def guarded(tiny: Callable[[str], Path], data: Dataset, vectors: str, **options: object) -> DefendedClassifier:
     plain = tiny_classifier(tiny("bert"), "plain", data)
-    defence = SAFER(SAFEROptions(synonyms=vectors, **options))  # type: ignore[arg-type]
+    defence = SAFER(SAFEROptions(**{"synonyms": vectors, "threshold": 0.8, **options}))  # type: ignore[arg-type]
     return DefendedClassifier(plain.model, plain.encode.tokenizer, defence, labels=data.labels, max_length=40)
 
 
@@ -111,7 +111,7 @@ def test_capped_sets_of_connected_words_are_equally_large() -> None:
 
 
 def test_no_set_is_cut_at_the_cosine_of_the_preset_for_certificates() -> None:
-    threshold = SAFER.presets["certify"].options["threshold"]
+    threshold = SAFER().options.threshold
     graph = synonym_graph("shipped", threshold, 100)
     assert max(len(graph.component(word)) for word in graph.table.words[::10]) == 80
 
@@ -179,7 +179,7 @@ def words_drawn(graph: SynonymGraph, encode: Encode, text: str, seed: int = 0) -
     spelling = Spelling(encode)
     words = spelling.read([text])[0].words
     draws = np.random.default_rng(seed).random(len(words))
-    return [spelling.word(number) for number in Substitutes(spelling, graph).drawn(words, draws).tolist()]
+    return [spelling.word(number) for number in RandomSynonyms(spelling, graph).drawn(words, draws).tolist()]
 
 
 def test_draws_are_uniform_and_keep_case_and_punctuation(encode: Encode) -> None:
@@ -195,8 +195,8 @@ def test_words_without_synonyms_stay(encode: Encode) -> None:
 
 def test_draws_choose_members_in_their_order(encode: Encode) -> None:
     spelling, graph = Spelling(encode), circle()
-    substitutes = Substitutes(spelling, graph)
-    numbers = np.full(8, spelling.number("good"))
+    substitutes = RandomSynonyms(spelling, graph)
+    numbers = np.full(8, spelling.read(["good"])[0].words[0])
     edges = np.array([0, 0.2499, 0.25, 0.4999, 0.5, 0.7499, 0.75, 1 - 2.0**-53])
     for _ in range(2):  # the second time nothing is spelled
         found = [spelling.word(number) for number in substitutes.drawn(numbers, edges).tolist()]
@@ -206,7 +206,7 @@ def test_draws_choose_members_in_their_order(encode: Encode) -> None:
 
 def test_words_that_come_later_are_looked_up_too(encode: Encode) -> None:
     spelling, graph = Spelling(encode), circle(most=2)
-    substitutes = Substitutes(spelling, graph)
+    substitutes = RandomSynonyms(spelling, graph)
     for text in ("bad", "the bad movie", "good awful plot", "unheard BAD"):
         words = spelling.read([text])[0].words
         for draw, place in ((0.0, 0), (0.9, -1)):
@@ -240,7 +240,7 @@ def test_views_are_texts_of_the_sets(tiny: Callable[[str], Path], data: Dataset,
 
 
 def test_training_draws_from_its_generator(encode: Encode, vectors: str) -> None:
-    defence = SAFER(SAFEROptions(synonyms=vectors))
+    defence = SAFER(SAFEROptions(synonyms=vectors, threshold=0.8))
     texts, labels = ["good movie and good plot"] * 40, [0, 1] * 20
     first, again, other = (defence.training_view(texts, labels, encode, torch.Generator().manual_seed(seed))
                            for seed in (1, 1, 2))
@@ -250,7 +250,7 @@ def test_training_draws_from_its_generator(encode: Encode, vectors: str) -> None
 
 
 def test_views_are_cut_after_words_were_drawn(tiny: Callable[[str], Path], vectors: str) -> None:
-    defence, tokenizer = SAFER(SAFEROptions(synonyms=vectors)), load_tokenizer(tiny("bert"))
+    defence, tokenizer = SAFER(SAFEROptions(synonyms=vectors, threshold=0.8)), load_tokenizer(tiny("bert"))
     for length in (9, 6):  # the next tokenizer, or length, takes effect at once
         encode = Encode(tokenizer, max_length=length)
         batch = defence.replaced(["good bad movie plot the a was"], torch.tensor([3]), encode)
@@ -274,7 +274,35 @@ def test_saved_classifiers_answer_the_same(
     again = DefendedClassifier.load(classifier.save(tmp_path / "model"), device="cpu")
     assert again.defence.options == classifier.defence.options
     assert torch.equal(again.predict(TEXTS).probabilities, classifier.predict(TEXTS).probabilities)
-    assert not classifier.defence.state_dict()
+
+
+def test_a_classifier_is_bound_to_the_vectors_that_it_was_trained_with(
+    tiny: Callable[[str], Path], data: Dataset, vectors: str, tmp_path: Path,
+) -> None:
+    classifier = guarded(tiny, data, vectors, votes=3)
+    folder, mark, before = classifier.save(tmp_path / "model"), classifier.fingerprint(), Path(vectors).read_text()
+    assert DefendedClassifier.load(folder, device="cpu").fingerprint() == mark
+    Path(vectors).write_text(before.replace("superb", "dull"))
+    with pytest.raises(ResourceError, match=f"{vectors}.*not the one .* trained with.*put that one in its place"):
+        DefendedClassifier.load(folder, device="cpu")
+    other = guarded(tiny, data, vectors, votes=3)
+    assert other.fingerprint() != mark
+    assert isinstance(other.defence, SAFER) and "dull" in other.defence.graph().table  # not the one made before
+    Path(vectors).write_text("no vectors at all")
+    with pytest.raises(ResourceError, match=f"{vectors}.*line 1"):
+        DefendedClassifier.load(folder, device="cpu")
+    Path(vectors).unlink()
+    with pytest.raises(ResourceError, match=f"{vectors}.*put it there"):
+        DefendedClassifier.load(folder, device="cpu")
+    assert torch.isfinite(classifier.predict(TEXTS).probabilities).all()  # what was read stays
+    Path(vectors).write_text(before)
+    assert DefendedClassifier.load(folder, device="cpu").fingerprint() == mark
+
+
+def test_faulty_vectors_are_told_before_training(tiny: Callable[[str], Path], data: Dataset, vectors: str) -> None:
+    Path(vectors).write_text("good 1 2\nbad 1")
+    with pytest.raises(ResourceError, match=f"{vectors}.*line 2"):
+        guarded(tiny, data, vectors)
 
 
 # Certificates
@@ -299,7 +327,7 @@ def test_no_substitution_within_the_radius_moves_the_majority(
     text: str, against: str, vectors: str, encode: Encode,
 ) -> None:
     """Random classifiers of all degrees of bias, by exact shares over all views, against all attacks."""
-    defence = SAFER(SAFEROptions(synonyms=vectors, most=3, against=against))  # type: ignore[arg-type]
+    defence = SAFER(SAFEROptions(synonyms=vectors, threshold=0.8, most=3, against=against))  # type: ignore[arg-type]
     graph, words = defence.graph(), [core_of(word) for word in text.split()]
     vocabulary = sorted({other for word in words for other in graph.component(word)})
     draw = random.Random(0)
@@ -318,7 +346,7 @@ def test_no_substitution_within_the_radius_moves_the_majority(
 @pytest.mark.parametrize("against", ["synonyms", "sets"])
 def test_the_radius_is_the_largest_that_can_be_proved(against: str, vectors: str, encode: Encode) -> None:
     """A classifier that knows the views of the text alone: beyond the radius some attack does take its majority."""
-    defence = SAFER(SAFEROptions(synonyms=vectors, most=3, against=against))  # type: ignore[arg-type]
+    defence = SAFER(SAFEROptions(synonyms=vectors, threshold=0.8, most=3, against=against))  # type: ignore[arg-type]
     graph, words = defence.graph(), ["good", "fine", "the", "superb", "great"]
     own = {*product(*(graph.members(word) for word in words))}
     classes = {view: int(view in own) for view in product(
@@ -332,7 +360,7 @@ def test_the_radius_is_the_largest_that_can_be_proved(against: str, vectors: str
 
 def test_radii_by_hand(vectors: str, encode: Encode) -> None:
     """good: {good great fine}; great: {great good fine}; fine: {fine great superb}; superb: {superb fine great}."""
-    defence = SAFER(SAFEROptions(synonyms=vectors, most=3))
+    defence = SAFER(SAFEROptions(synonyms=vectors, threshold=0.8, most=3))
     graph = defence.graph()
     overlaps = {word: graph.overlap(word, graph.synonyms(word)) for word in ("good", "great", "fine", "superb", "the")}
     assert overlaps == {"good": 1, "great": Fraction(2, 3), "fine": Fraction(2, 3), "superb": 1, "the": 1}
@@ -343,12 +371,12 @@ def test_radii_by_hand(vectors: str, encode: Encode) -> None:
     assert radius(("great good", "the FINE"), 0.84, encode) == 1
     assert radius("good the", 0.5, encode) == -1 and radius("good the", 0.51, encode) == 2
     assert radius("", 0.9, encode) == 0
-    assert SAFER(SAFEROptions(synonyms=vectors)).radius("great fine good", 0.51, encode) == 3  # uncut sets
+    assert SAFER(SAFEROptions(synonyms=vectors, threshold=0.8)).radius("great fine good", 0.51, encode) == 3  # uncut sets
 
 
 def test_there_is_no_heuristic(vectors: str, encode: Encode) -> None:
     with pytest.raises(OptionError, match="no heuristic"):
-        SAFER(SAFEROptions(synonyms=vectors)).radius("good", 0.9, encode, strict=False)
+        SAFER(SAFEROptions(synonyms=vectors, threshold=0.8)).radius("good", 0.9, encode, strict=False)
 
 
 # Options and the card
@@ -358,7 +386,7 @@ def test_impossible_options_are_refused(tiny: Callable[[str], Path], data: Datas
     for options in ({"threshold": 0.4}, {"threshold": 1.1}, {"most": 0}, {"votes": 0}):
         with pytest.raises(OptionError, match=next(iter(options))):
             SAFEROptions(**options)  # type: ignore[arg-type]
-    with pytest.raises(OptionError, match="no file of that name"):
+    with pytest.raises(ResourceError, match=r"nowhere\.txt.*give 'shipped' or the path"):
         guarded(tiny, data, "nowhere.txt")
 
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Views, votes and where they may stop."""
 
+import tracemalloc
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from itertools import product
 from pathlib import Path
 from typing import ClassVar
@@ -12,9 +14,11 @@ from attack_stand_ins import tiny_classifier
 from torch import Tensor
 
 from dualmask.classifier import DefendedClassifier
+from dualmask.defences import build_defence, voting
 from dualmask.defences.base import Defence
 from dualmask.defences.voting import Voting, VotingOptions, counted, least_to_decide
 from dualmask.errors import OptionError
+from dualmask.models.encoders import load_tokenizer
 from dualmask.seeds import gaussian, lots, uniform
 from dualmask.text.encoding import Batch, Encode
 from dualmask.text.examples import Dataset, Text
@@ -128,6 +132,47 @@ def test_noise_from_the_text_depends_on_nothing_else(tiny: Callable[[str], Path]
     classifier.defence.redraw(0)
     assert torch.allclose(classifier.predict(TEXTS, early=False).probabilities, alone, atol=1e-6)
     assert classifier.defence.noise == "text"
+
+
+@pytest.mark.parametrize("name", ["ranmask", "safer", "certed"])
+@pytest.mark.parametrize("pairs", [False, True])
+def test_rows_that_are_drawn_in_slices_are_the_same(
+    name: str, pairs: bool, tiny: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    defence, encode = build_defence(name), Encode(load_tokenizer(tiny("bert")), max_length=40)
+    texts: list[Text] = [(text, "a good plot") if pairs else text for text in [*TEXTS, "very " * 60]] * 5
+    numbers = [number for number in range(5) for _ in range(6)]
+
+    def view() -> Batch:
+        return defence.inference_view(texts, numbers, encode, torch.device("cpu"))
+
+    whole = view()
+    for most in (1, 70, 500):
+        monkeypatch.setattr(voting, "MOST_WORDS", most)
+        sliced = view()
+        for field in fields(Batch):
+            ours, theirs = getattr(sliced, field.name), getattr(whole, field.name)
+            assert torch.equal(ours, theirs) if isinstance(theirs, Tensor) else ours == theirs, field.name
+    assert defence.inference_view([], [], encode, torch.device("cpu")).input_ids.shape[0] == 0
+
+
+@pytest.mark.parametrize("name", ["ranmask", "safer", "certed"])
+def test_long_texts_take_no_more_memory_in_many_views(
+    name: str, tiny: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(voting, "MOST_WORDS", 1 << 17)
+    defence, encode = build_defence(name), Encode(load_tokenizer(tiny("bert")), max_length=40)
+    text = "the movie was very good " * 1000
+
+    def peak(count: int) -> int:
+        tracemalloc.start()
+        defence.inference_view([text] * count, range(count), encode, torch.device("cpu"))
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return most
+
+    peak(1)  # words are spelled
+    assert peak(130) < 1.3 * peak(26)  # a slice
 
 
 def test_fresh_noise_comes_from_nowhere() -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 Format = Literal["csv", "tsv", "jsonl"]
 ENDINGS: Mapping[str, Format] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 DIGITS = 6  # of probabilities; what lies beyond differs between machines
+SCORED = ("suspicion", "flagged")  # columns of detectors
 
 
 class Item(NamedTuple):
@@ -44,25 +45,31 @@ class Layout:
     format: Format
     names: Sequence[str]  # the input's columns
     ours: Sequence[str]  # the columns that are added
+    threshold: float | None = None  # of a detector: texts more suspicious than this are flagged
 
     @classmethod
-    def of(cls, format: Format, names: Sequence[str], labels: Sequence[str], *, explain: bool) -> "Layout":
-        added = ["predicted", "confidence", *(f"p_{label}" for label in labels), *(["masked"] if explain else [])]
+    def of(
+        cls, format: Format, names: Sequence[str], labels: Sequence[str], *, explain: bool,
+        threshold: float | None = None,
+    ) -> "Layout":
+        added = ["predicted", "confidence", *(f"p_{label}" for label in labels),
+                 *(() if threshold is None else SCORED), *(["masked"] if explain else [])]
         ours: list[str] = []
         for name in added:
             while name in names or name in ours:  # a file may be predicted twice
                 name = f"dualmask_{name}"
             ours.append(name)
-        return cls(format, names, ours)
+        return cls(format, names, ours, threshold)
 
     def header(self) -> bytes:
         return b"" if self.format == "jsonl" else self.joined([*self.names, *self.ours])
 
     def lines(self, items: Sequence[Item], answers: "Predictions") -> bytes:
-        masked = answers.masked or [[] for _ in items]
+        masked, doubts = answers.masked or [[] for _ in items], scored(answers, self.threshold)
         return b"".join(
-            self.line(item, [label, max(row), *row, *([spans_of(spans)] if answers.masked is not None else [])])
-            for item, label, row, spans in zip(items, answers.labels, rounded(answers), masked, strict=True))
+            self.line(item, [label, max(row), *row, *doubt, *([spans_of(spans)] if answers.masked is not None else [])])
+            for item, label, row, doubt, spans in zip(
+                items, answers.labels, rounded(answers), doubts, masked, strict=True))
 
     def line(self, item: Item, answer: Sequence[object]) -> bytes:
         if self.format == "jsonl":
@@ -76,6 +83,14 @@ class Layout:
 
 def rounded(answers: "Predictions") -> list[list[float]]:
     return [[round(value, DIGITS) for value in row] for row in answers.probabilities.tolist()]
+
+
+def scored(answers: "Predictions", threshold: float | None) -> list[tuple[float, bool]] | list[tuple[()]]:
+    """Each text's suspicion and whether it is flagged; nothing of texts that no detector saw."""
+    if threshold is None or answers.suspicion is None:
+        return [() for _ in answers.labels]
+    flags = (answers.suspicion > threshold).tolist()  # before rounding, as the defence itself does
+    return [(round(value, DIGITS), flag) for value, flag in zip(answers.suspicion.tolist(), flags, strict=True)]
 
 
 def spans_of(spans: Sequence["Masked"]) -> list[dict[str, object]]:

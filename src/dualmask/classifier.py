@@ -107,7 +107,7 @@ class DefendedClassifier:
         answers = kind.combine(table).softmax(dim=1).cpu()
         suspicion = kind.suspicion(table)
         labels = [self.labels[index] for index in answers.argmax(dim=1).tolist()]
-        return Predictions(labels, answers, self._marked(texts, defended) if explain else None, seen,
+        return Predictions(labels, answers, self._marked(texts, kind) if explain else None, seen,
                            None if suspicion is None else suspicion.cpu())
 
     def logits(self, texts: Sequence[Text]) -> Tensor:
@@ -118,11 +118,11 @@ class DefendedClassifier:
         """How many of the views with these numbers vote for each class, (texts, classes)."""
         return self.questions.votes(texts, numbers)
 
-    def _marked(self, texts: Sequence[Text], defended: bool) -> list[list[Masked]]:
-        if not self.defence.explainable:
-            raise OptionError(f"the defence '{self.defence.name}' rewrites texts, so that what it hid can't be marked "
-                              "in them; ask without explain.")
-        return [found if defended and found else [] for found in self.hidden(texts)]
+    def _marked(self, texts: Sequence[Text], kind: Defence) -> list[list[Masked]]:
+        if not kind.explainable:
+            raise OptionError(f"the defence '{kind.name}' rewrites texts, so that what it hid can't be marked in them; "
+                              "ask without explain.")
+        return [found or [] for found in self.hidden(texts)] if kind is self.defence else [[] for _ in texts]
 
     @torch.no_grad()
     def first_view(self, texts: Sequence[Text]) -> Batch:

@@ -59,9 +59,11 @@ class Request:
     resume: bool
     overwrite: bool
     progress: bool
+    given: frozenset[str] = frozenset()  # names of the parameters that were
 
 
 def certify(
+    context: typer.Context,
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Folder of a saved model, or a hub id.")],
     data: Annotated[str, typer.Argument(metavar="DATA", help="Labelled texts: a file, or data with a test part.")],
     *,
@@ -87,9 +89,15 @@ def certify(
     run(Request(model=model, data=data, under=under, preset=preset, options=parse_assignments(option or []),
                 labels=tuple(name.strip() for name in (labels or "").split(",") if name.strip()),
                 columns=Columns(text_column, label_column, pair_column), out=out, html=html, resume=resume,
-                overwrite=overwrite, progress=not quiet),
+                overwrite=overwrite, progress=not quiet, given=given_ones(context)),
         CertifyingOptions(samples=samples, seed=seed, selection=selection, draws=draws, alpha=alpha, changes=changes,
                           passes=passes))
+
+
+def given_ones(context: typer.Context) -> frozenset[str]:
+    """What was written on the command line, be it the default's value."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return frozenset(name for name, source in sources.items() if source and source.name == "COMMANDLINE")
 
 
 def run(request: Request, options: "CertifyingOptions") -> None:
@@ -113,18 +121,46 @@ def run(request: Request, options: "CertifyingOptions") -> None:
 
 
 def certified(request: Request, options: "CertifyingOptions") -> "Certified":
+    from rich.console import Console
+    from rich.text import Text
+
     from dualmask.cli_attack import find_examples
-    from dualmask.evaluation.certification import certify
+    from dualmask.evaluation.certification import certify, provable
 
     classifier = find_classifier(request)
     names = request.labels or classifier.labels
     if len(names) != len(classifier.labels):
         raise OptionError(f"--labels names {len(names)} classes, and the model has {len(classifier.labels)}: "
                           f"{','.join(classifier.labels)}. Name each, in this order.")
+    check_effects(classifier, request.given)
     examples = find_examples(request, names)
+    if not provable(classifier, (example.text for example in examples), options):
+        Console(stderr=True).print(Text(hopeless(classifier, options), "yellow"), soft_wrap=True)
     with progressing(min(options.samples or len(examples), len(examples)), shown=request.progress) as watch:
         return certify(classifier, examples, options, out=request.out, resume=request.resume, watch=watch,
                        overwrite=request.overwrite, about={"victim": request.model, "data": request.data})
+
+
+def check_effects(classifier: "DefendedClassifier", given: frozenset[str]) -> None:
+    """Refuse what would be ignored."""
+    from dualmask.evaluation.certification import prover_of
+
+    if idle := [f"--{name}" for name in prover_of(classifier).unused if name in given]:
+        raise OptionError(f"{', '.join(idle)} would have no effect: answers of the defence '{classifier.defence.name}' "
+                          "are certified otherwise. --selection, --draws and --alpha are for votes, --changes and "
+                          "--passes for ddm, whose edits are counted out.")
+
+
+def hopeless(classifier: "DefendedClassifier", options: "CertifyingOptions") -> str:
+    """That nothing will come of it, and what could be done."""
+    from dualmask.evaluation.statistics import clopper_pearson
+
+    name, rate = classifier.defence.name, getattr(classifier.defence.options, "rate", None)
+    least = 1.5 - clopper_pearson(options.draws, options.draws, options.alpha)
+    remedy = "" if rate is None else (f" It takes a rate above {least:.3f}, not {rate}: hide more, as the preset "
+                                      "'certify' does, or give more --draws.")
+    return (f"nothing can be certified: under '{name}' one changed word outweighs even {options.draws:,} views that "
+            f"all agree, in each of these texts.{remedy}")
 
 
 def find_classifier(request: Request) -> "DefendedClassifier":

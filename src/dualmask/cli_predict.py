@@ -11,7 +11,7 @@ from rich.console import Console
 
 from dualmask.answers import Item, Layout, output_format
 from dualmask.errors import OptionError
-from dualmask.prediction import predict_file, predict_items, read_items, survey
+from dualmask.prediction import predict_file, predict_items, read_items, survey, threshold_of
 from dualmask.text.columns import FIND, Columns
 
 if TYPE_CHECKING:
@@ -86,7 +86,8 @@ def open_new(out: Path, *, overwrite: bool) -> BinaryIO:
 
 def write(classifier: "DefendedClassifier", request: Request, stream: BinaryIO, format: str) -> None:
     """Rows of CSV, TSV or JSON Lines, each chunk as soon as it is answered."""
-    layout = Layout.of(output_format(Path(), format), request.names(), classifier.labels, explain=request.explain)
+    layout = Layout.of(output_format(Path(), format), request.names(), classifier.labels, explain=request.explain,
+                       threshold=threshold_of(classifier, request.defended))
     stream.write(layout.header())
     for items, answers in predict_items(classifier, request.items(), explain=request.explain,
                                         defended=request.defended, batch_size=request.batch_size):
@@ -98,11 +99,11 @@ def show(classifier: "DefendedClassifier", request: Request) -> None:
     """A table, printed chunk by chunk, so that a long file needs no more memory than a short one."""
     from dualmask.display import legend, show_predictions
 
-    console, first = Console(), True
+    console, first, threshold = Console(), True, threshold_of(classifier, request.defended)
     for items, answers in predict_items(classifier, request.items(), explain=request.explain,
                                         defended=request.defended, batch_size=request.batch_size):
         show_predictions(console, [item.text for item in items], answers, header=first,
-                         width=max(map(len, classifier.labels)))
+                         width=max(map(len, classifier.labels)), threshold=threshold)
         first = False
     if request.explain:
         legend(console, classifier, defended=request.defended)

@@ -17,6 +17,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from dualmask.answers import SCORED, scored
 from dualmask.text.differences import SHOWN, joined
 
 if TYPE_CHECKING:
@@ -71,21 +72,28 @@ def confidence_bar(share: float, width: int = 10) -> Text:
 
 def show_predictions(
     console: Console, texts: Sequence["Words"], answers: "Predictions", *, header: bool = True, width: int = 0,
+    threshold: float | None = None,
 ) -> None:
-    """One row for each text: its label, how sure the classifier is, the text with what it distrusted marked."""
+    """One row for each text: its label, how sure the classifier is, the text with what it distrusted marked.
+
+    threshold: of a detector; each text's suspicion is shown then, and whether it is flagged.
+    """
     brackets = console.color_system is None or console.no_color
     table = Table(box=None, show_header=header, padding=(0, 2, 0 if answers.masked is None else 1, 0), expand=True)
     table.add_column("label", no_wrap=True, style="bold", min_width=max(width, 5))
     table.add_column("confidence", no_wrap=True, min_width=18)
+    for name in () if threshold is None else SCORED:
+        table.add_column(name, no_wrap=True, min_width=len(name))
     table.add_column("text", overflow="fold", ratio=1)
-    masked = answers.masked or [[] for _ in texts]
-    for text, label, row, spans in zip(texts, answers.labels, answers.probabilities.tolist(), masked, strict=True):
+    masked, doubts = answers.masked or [[] for _ in texts], scored(answers, threshold)
+    for text, label, row, spans, doubt in zip(
+            texts, answers.labels, answers.probabilities.tolist(), masked, doubts, strict=True):
         parts = (text,) if isinstance(text, str) else text
         lines = [marked_text(part, [span for span in spans if span.part == place], brackets=brackets)
                  for place, part in enumerate(parts)]
         if answers.masked is not None:
             lines.append(Text(f"distrusted: {scored_words(spans) or 'nothing'}", style="dim"))
-        table.add_row(Text(label.translate(SHOWN)), confidence_bar(max(row)), Group(*lines))
+        table.add_row(Text(label.translate(SHOWN)), confidence_bar(max(row)), *map(shown, doubt), Group(*lines))
     console.print(table)
 
 
@@ -138,10 +146,10 @@ def show_summary(console: Console, summary: "Summary") -> None:
     line = f"{summary.rows:,} rows answered{earlier} in {summary.seconds:.1f} s: {counts}. Written to {summary.out}"
     console.print(Text(line.translate(SHOWN)), soft_wrap=True)
     new = summary.rows - summary.resumed
-    if summary.views > 1 and new:
+    if summary.passes < new * summary.views:
         share = summary.passes / new / summary.views
-        console.print(f"{summary.passes / new:.1f} of {summary.views} passes a text ({share:.0%}): a vote ends when "
-                      "its winner is certain.", soft_wrap=True, highlight=False)
+        console.print(f"{summary.passes / new:.1f} of {summary.views} passes a text ({share:.0%}): the others were not "
+                      "needed.", soft_wrap=True, highlight=False)
 
 
 def method_table(kinds: Iterable[type["Method"]], *, width: int = 200) -> Table:

@@ -54,14 +54,17 @@ def predict_file(
     columns: Columns = FIND, explain: bool = False, defended: bool = True, batch_size: int | None = None,
     chunk: int | None = None, resume: bool = False, overwrite: bool = False, progress: bool = True,
 ) -> Summary:
-    """Answer every row of a file: its own columns, then `predicted`, `confidence` and a probability for each label."""
+    """Answer every row of a file: its own columns, then `predicted`, `confidence` and a probability for each label.
+
+    A detector adds `suspicion` and `flagged`, `explain` adds `masked`.
+    """
     source, out, started = Path(source), Path(os.path.realpath(out)), time.perf_counter()  # a link stays a link
     kind = output_format(out, format)
     check_places(source, out, chunk)
     options = {"format": kind, "columns": list(columns), "explain": explain, "defended": defended}
     job = begin(out, identity_of(classifier, source, options), resume=resume, overwrite=overwrite)
     total, names = survey(source, columns)  # the whole input is checked before hours of work begin
-    layout = Layout.of(kind, names, classifier.labels, explain=explain)
+    layout = Layout.of(kind, names, classifier.labels, explain=explain, threshold=threshold_of(classifier, defended))
     resumed, passes = job.rows, 0
     with partial_file(out, job) as file, progress_bar(progress) as bar:
         task = bar.add_task("predicting", total=total, completed=job.rows)
@@ -88,6 +91,11 @@ def predict_items(
     while part := list(islice(items, chunk)):
         yield part, classifier.predict([item.text for item in part], explain=explain, defended=defended,
                                        batch_size=batch_size)
+
+
+def threshold_of(classifier: "DefendedClassifier", defended: bool) -> float | None:
+    """Of a detector that is asked."""
+    return classifier.defence.threshold if defended else None
 
 
 def chunk_size(classifier: "DefendedClassifier") -> int:

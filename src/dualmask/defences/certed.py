@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dualmask.cards import Paper, Preset
 from dualmask.defences.base import Family
-from dualmask.defences.voting import Voting, VotingOptions
+from dualmask.defences.voting import Voting, VotingOptions, in_slices
 from dualmask.errors import OptionError
 from dualmask.masking.certificates import certified_edits
 from dualmask.seeds import uniform
@@ -79,10 +79,16 @@ class CertED(Voting):
         """
         self._spelling = spelling = Spelling.current(self._spelling, encode)
         read = spelling.read(texts)
-        shown = (uniform(seeds, max((len(one.words) for one in read), default=0)) >= self.options.rate).numpy()
-        rows = [one.words[row[:len(one.words)]] for one, row in zip(read, shown, strict=True)]
-        return spelling.batch(rows, [None if one.boundary is None else int(row[:one.boundary].sum())
-                                     for one, row in zip(read, shown, strict=True)])
+        longest = max((len(one.words) for one in read), default=0)
+
+        def view(part: slice) -> Batch:
+            shown = (uniform(seeds[part], longest) >= self.options.rate).numpy()
+            pairs = list(zip(read[part], shown, strict=True))
+            return spelling.batch(
+                [one.words[row[:len(one.words)]] for one, row in pairs],
+                [None if one.boundary is None else int(row[:one.boundary].sum()) for one, row in pairs])
+
+        return in_slices(view, len(read), longest, pad_id=encode.pad_id)
 
     def radius(self, text: Text, share: float, encode: Encode, *, strict: bool = True) -> int:
         """The largest d with p - (1 - rate^d) > 1/2, whatever the text."""

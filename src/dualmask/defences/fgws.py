@@ -17,6 +17,7 @@ from dualmask.text.encoding import Batch, Encode
 from dualmask.text.examples import Example, Text
 from dualmask.text.substitutes import Substitutes
 
+NOTHING = 1e-4  # two passes over the same tokens, in other company, differ by less
 TUNED_ON = 500  # texts at most; each takes a pass for every delta that is tried
 
 
@@ -112,13 +113,13 @@ class FGWS(Defence):
             return torch.stack([known[text] for text in texts]) if texts else torch.zeros(0, 1)
 
         clean = [example.text for example in examples]
-        changed = [self.substitutes.rarer(text, self.options.simulated, self.options.seed) for text in clean]
+        changed = self.substitutes.rarer(clean, self.options.simulated, self.options.seed)
         labels = torch.tensor([example.label for example in examples])
         lost = (answers(clean).argmax(dim=1) == labels) & (answers(changed).argmax(dim=1) != labels)
         fooled = [text for text, is_lost in zip(changed, lost.tolist(), strict=True) if is_lost]
         for delta in sorted({self.substitutes.counts.percentile(tenth / 10) for tenth in range(11)}):
-            wrong, found = (self.suspicion(torch.stack([answers(texts), answers([
-                self.substitutes.frequent(text, delta) for text in texts])])) for texts in (clean, fooled))
+            wrong, found = (self.suspicion(torch.stack([answers(texts), answers(
+                self.substitutes.frequent(texts, delta))])) for texts in (clean, fooled))
             limit = self.limit(wrong)
             rates = [float((scores > limit).sum()) / max(1, len(scores)) for scores in (found, wrong)]
             yield delta, 2 * rates[0] / (1 + rates[0] + rates[1])
@@ -131,14 +132,15 @@ class FGWS(Defence):
     def inference_view(
         self, texts: Sequence[Text], numbers: Sequence[int], encode: Encode, device: torch.device,
     ) -> Batch:
-        delta = float(self.delta)
-        return encode([self.substitutes.frequent(text, delta) if number else text
-                       for text, number in zip(texts, numbers, strict=True)]).to(device)
+        second = {text for text, number in zip(texts, numbers, strict=True) if number}
+        shown = dict(zip(second, self.substitutes.frequent([*second], float(self.delta)), strict=True))
+        return encode([shown[text] if number else text for text, number in zip(texts, numbers, strict=True)]).to(device)
 
     def suspicion(self, logits: Tensor) -> Tensor:
-        """max(0, p_y(x) - p_y(x')) with y = argmax p(x)."""
+        """max(0, p_y(x) - p_y(x')) with y = argmax p(x); exactly 0 where no word was replaced."""
         before, after = (part.nanmean(dim=0).softmax(dim=1) for part in (logits[:1], logits[-1:]))  # no text, no view
-        return (before - after).gather(1, before.argmax(dim=1, keepdim=True)).squeeze(1).clamp(min=0)
+        lost = (before - after).gather(1, before.argmax(dim=1, keepdim=True)).squeeze(1)
+        return torch.where(lost < NOTHING, 0.0, lost)
 
     def combine(self, logits: Tensor) -> Tensor:
         """View 1's logits where a text is flagged, or always; view 0's elsewhere."""

@@ -9,13 +9,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from dualmask.cards import Paper, Preset
 from dualmask.defences.base import Family
-from dualmask.defences.voting import Voting, VotingOptions
+from dualmask.defences.voting import Voting, VotingOptions, in_slices
 from dualmask.errors import OptionError
 from dualmask.masking.certificates import certified_words
-from dualmask.masking.scorers import Surprisal
+from dualmask.masking.word_losses import WordLosses
 from dualmask.models.encoders import check_mask_position
 from dualmask.options import check_least, check_shares
 from dualmask.seeds import uniform
@@ -25,8 +26,6 @@ from dualmask.text.spelling import Spelling
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-LEAST_LOSS = 1e-6  # of a word that the language model is sure of: it may be masked still, when nothing else is left
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +43,9 @@ class RanMASKOptions(VotingOptions):
         super().__post_init__()
         check_shares(rate=self.rate)
         check_least(keep_least=(self.keep_least, 1))
+        if self.language_model is not None and self.guide == "uniform":
+            raise OptionError(f"language_model is '{self.language_model}', and guide=uniform asks none; add "
+                              "guide=language-model, or leave it out.")
 
 
 class RanMASK(Voting):
@@ -77,9 +79,12 @@ class RanMASK(Voting):
     def __init__(self, options: object | None = None) -> None:
         super().__init__(options)
         self._spelling: Spelling | None = None
-        self.guide: Surprisal | None = None
-        if self.options.guide == "language-model":
-            self.guide = Surprisal(language_model=self.options.language_model, stride=self.options.stride)
+        self.guide = None if self.options.guide == "uniform" else WordLosses(
+            language_model=self.options.language_model, stride=self.options.stride)
+
+    @property
+    def pass_count(self) -> str:
+        return super().pass_count + (f", {self.options.stride} of a language model" if self.guide else "")
 
     def adapt(self, model: "PreTrainedModel") -> None:
         check_mask_position(model, self.options.mask_position)
@@ -99,35 +104,31 @@ class RanMASK(Voting):
     def inference_view(
         self, texts: Sequence[Text], numbers: Sequence[int], encode: Encode, device: torch.device,
     ) -> Batch:
-        losses = None if self.guide is None else self.losses(texts, self.guide, encode, device)
+        losses = None if self.guide is None else self.guide(texts, self.spelling(encode), device)
         return self.masked(texts, self.seeds(texts, numbers), encode, losses).to(device)
 
-    def masked(self, texts: Sequence[Text], seeds: Tensor, encode: Encode, losses: Tensor | None = None) -> Batch:
-        """Rows in which k words are as they were, drawn by the row's seed; losses: (rows, words), of guided draws."""
+    def masked(
+        self, texts: Sequence[Text], seeds: Tensor, encode: Encode, losses: Sequence[Tensor] | None = None,
+    ) -> Batch:
+        """Rows in which k words are as they were, drawn by the row's seed; losses of guided draws: by row, (words,)."""
         spelling = self.spelling(encode)
         read = spelling.read(texts)
         lengths = np.array([len(one.words) for one in read], dtype=np.int64)
-        keys = uniform(seeds, int(lengths.max(initial=0)))  # (rows, words)
-        if losses is not None:  # the least exponential times of these rates come first, and are masked: the rest stays
-            keys = keys.log() / losses
-        shown = lowest(keys.numpy(), lengths, np.array([self.kept(length) for length in lengths.tolist()], np.int64))
-        rows = [np.where(row[:len(one.words)], one.words, Spelling.MASK) for one, row in zip(read, shown, strict=True)]
-        return replace(spelling.batch(rows, [one.boundary for one in read]), mask_position=self.options.mask_position)
+        kept = np.array([self.kept(length) for length in lengths.tolist()], dtype=np.int64)
+        longest = int(lengths.max(initial=0))
 
-    def losses(self, texts: Sequence[Text], guide: Surprisal, encode: Encode, device: torch.device) -> Tensor:
-        """The language model's mean loss over each word's pieces, (rows, words)."""
-        place = {text: number for number, text in enumerate(dict.fromkeys(texts))}  # each text is read once
-        spelling = self.spelling(encode)
-        read = spelling.read(list(place))
-        batch = spelling.batch([one.words for one in read], [one.boundary for one in read]).to(device)
-        found = guide(batch).masked_fill(~batch.body, 0.0).cpu().double()
-        sums = torch.zeros(len(read), max((len(one.words) for one in read), default=0) + 1, dtype=torch.double)
-        words = batch.words.cpu() + 1  # column 0: what is no word
-        pieces = sums.scatter_add(1, words, torch.ones_like(found))[:, 1:]
-        sums = sums.scatter_add(1, words, found)[:, 1:]
-        mean = sums.sum(dim=1, keepdim=True) / pieces.sum(dim=1, keepdim=True).clamp(min=1)
-        losses = torch.where(pieces > 0, sums / pieces.clamp(min=1), mean).clamp(min=LEAST_LOSS)
-        return losses[[place[text] for text in texts]]
+        def view(part: slice) -> Batch:
+            keys = uniform(seeds[part], longest)  # (rows, words)
+            if losses is not None:  # the least exponential times of these rates come first, and are masked
+                width = torch.ones(longest, dtype=torch.double)
+                keys = keys.log() / pad_sequence([*losses[part], width], batch_first=True, padding_value=1.0)[:-1]
+            shown = lowest(keys.numpy(), lengths[part], kept[part])
+            rows = [np.where(row[:len(one.words)], one.words, Spelling.MASK)
+                    for one, row in zip(read[part], shown, strict=True)]
+            return spelling.batch(rows, [one.boundary for one in read[part]])
+
+        return replace(in_slices(view, len(read), longest, pad_id=encode.pad_id),
+                       mask_position=self.options.mask_position)
 
     def spelling(self, encode: Encode) -> Spelling:
         self._spelling = known = Spelling.current(self._spelling, encode)

@@ -12,7 +12,8 @@ from torch.nn import functional as F
 
 from dualmask.cards import Paper, Preset
 from dualmask.defences.base import Family, Network
-from dualmask.defences.voting import Voting, counted
+from dualmask.defences.random_views import RandomViews
+from dualmask.defences.voting import counted
 from dualmask.errors import OptionError
 from dualmask.masking.gradients import embedding_gradient
 from dualmask.masking.replacement import ranks, replace_highest
@@ -20,7 +21,7 @@ from dualmask.models.layer_noise import encoder_layers, noisy
 from dualmask.options import check_least, check_shares
 from dualmask.seeds import uniform
 from dualmask.text.encoding import Batch, Encode
-from dualmask.text.examples import Text
+from dualmask.text.examples import Example, Text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -46,46 +47,44 @@ class RSMIOptions:
                     candidates=(self.candidates, 1), first=(self.first, 1), second=(self.second, 0))
         check_shares(confidence=self.confidence)
         if self.candidates < self.masked:
-            raise OptionError(f"candidates is {self.candidates}, fewer than the masked={self.masked} to be drawn from "
-                              "them; raise candidates or lower masked.")
+            raise OptionError(f"candidates is {self.candidates}, masked {self.masked}: mask fewer or raise candidates.")
 
 
-class RSMI(Voting):
+class RSMI(RandomViews):
     """Randomised smoothing with masked inference: noisy layers, gradient-guided masks, two rounds of views.
 
-    Paper: Moon, Joty, Zhao, Thakkar, Xu, Randomized Smoothing with Masked Inference for Adversarially Robust Text
-    Classifications, ACL 2023.
+    Paper: Moon, Joty, Zhao, Thakkar, Xu, Randomized Smoothing with Masked Inference, ACL 2023.
     Idea: noise between layers smooths the classifier, and hiding the tokens that the loss hangs on most makes it read
     the context; a text on which a few such views disagree is asked about many times more.
     Acts at: loss (M tokens of the highest gradient become [MASK], the gradient is added to the embeddings, every third
     layer is noisy), inference_view (the same masks for the label predicted; in the second round M of the five highest
     at random), answer (the noise). The answer is the mean of the first round's logits, or of the second's alone.
     Deviations: M = 2 of 5, sigma 0.2, 5 and 50 views, alpha 0.98 and the mean loss of the batch behind the gradient
-    that is added are the released code's. There the pass behind the gradient is noisy too; here it is not, so that
-    the first round's masks depend on the text alone. The five are the text's own tokens (there 3 or 10 with special
-    ones, which are then dropped), drawn without replacement. With five views the test asks for all five to agree.
+    that is added are the released code's. The gradient takes a pass forward and back, a round; it is noisy there and
+    not here, so that the first round's masks depend on the text alone. The five are the text's own tokens (there 3 or
+    10 with special ones, then dropped), drawn without replacement. With five views the test wants all five to agree.
     Relations: RanMASK hides words at random and votes; DDM's scorer 'gradient' hides by the same norm, in one pass. No
     certificate: the noise is on hidden states, and a word's change of them has no bound.
     """
 
     name: ClassVar[str] = "rsmi"
     family: ClassVar[Family] = "smoothing"
-    passes: ClassVar[str] = "5 to 55"
+    passes: ClassVar[str] = "5 to 55, 1 backward"
     paper: ClassVar[Paper | None] = Paper(
         "Randomized Smoothing with Masked Inference for Adversarially Robust Text Classifications",
         "Moon, Joty, Zhao, Thakkar, Xu", "ACL 2023", "aclanthology.org/2023.acl-long.282")
-    Options = RSMIOptions  # type: ignore[assignment]  # it has neither a number of votes nor a way to count them
+    Options = RSMIOptions
     presets: ClassVar = {
         "recommended": Preset({}, {}),
         "paper": Preset({}, {"learning_rate": 1e-5, "warmup": 0.0, "epochs": 10, "batch_size": 16, "max_length": 256}),
     }
-    options: RSMIOptions  # type: ignore[assignment]
+    options: RSMIOptions
 
     def __init__(self, options: object | None = None) -> None:
         super().__init__(options)
         self._model: tuple[PreTrainedModel, ...] = ()  # in tuples: no part of this module's weights
         self._noisy: tuple[nn.Module, ...] = ()
-        self._mask_id = 0
+        self._mask_id = -1  # no token yet
 
     @property
     def views(self) -> int:
@@ -93,16 +92,13 @@ class RSMI(Voting):
 
     @property
     def pass_count(self) -> str:
-        return f"{self.options.first} to {self.views}"
+        return f"{self.options.first} to {self.views}, 1 backward"
 
     def adapt(self, model: "PreTrainedModel") -> None:
         self._model, self._noisy = (model,), encoder_layers(model)[::self.options.every]
 
-    def training_view(
-        self, texts: Sequence[Text], labels: Sequence[int], encode: Encode, generator: torch.Generator,
-    ) -> Batch:
-        self._mask_id = encode.mask_id  # what is masked is known when the network has been asked, in the loss
-        return super().training_view(texts, labels, encode, generator)
+    def fit(self, examples: Sequence[Example], encode: Encode) -> None:
+        self._mask_id = encode.mask_id  # the loss, which masks, is given no encoder
 
     def loss(self, network: Network, batch: Batch) -> tuple[Tensor, Tensor]:
         assert batch.labels is not None

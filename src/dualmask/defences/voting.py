@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What defences have in common that ask about many random views of a text and count or average the answers."""
 
-import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -10,10 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dualmask.defences.base import Defence, Noise
+from dualmask.defences.random_views import RandomViews
 from dualmask.options import check_least
-from dualmask.seeds import derived_seed, scrambled
-from dualmask.text.examples import Text
+from dualmask.text.encoding import Batch
+
+MOST_WORDS = 1 << 21  # of rows that are drawn at once, padding counted: each takes about a hundred bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,36 +29,17 @@ class VotingOptions:
         check_least(votes=(self.votes, 1))
 
 
-class Voting(Defence):
-    """Random views and a vote; each view's noise comes from a seed of its own."""
+class Voting(RandomViews):
+    """Random views and a vote."""
 
     passes: ClassVar[str] = "100"
     explainable: ClassVar[bool] = False
     Options = VotingOptions
     options: VotingOptions
 
-    def __init__(self, options: object | None = None) -> None:
-        super().__init__(options)
-        self._redraw = 0
-
-    @property
-    def noise(self) -> Noise:
-        return self.options.noise
-
     @property
     def views(self) -> int:
         return self.options.votes
-
-    def redraw(self, number: int) -> None:
-        self._redraw = number
-
-    def seeds(self, texts: Sequence[Text], numbers: Sequence[int]) -> Tensor:
-        """A seed for each view, (rows,): from the text and the view's number or, for fresh noise, from nowhere."""
-        if self.options.noise == "fresh":  # the system's own chance: an attacker who knows every seed can't tell it
-            return torch.frombuffer(bytearray(os.urandom(8 * len(texts))), dtype=torch.long)
-        known = {text: derived_seed(self.options.noise_seed, "noise", repr(text)) for text in set(texts)}
-        views = scrambled(torch.tensor(numbers, dtype=torch.long) + (self._redraw << 32))
-        return scrambled(torch.tensor([known[text] for text in texts], dtype=torch.long) ^ views)
 
     def wanted(self, logits: Tensor, seen: Tensor, *, early: bool) -> Tensor:
         """All that are left; early: only as many as could decide the vote if all of them agreed, none if it is."""
@@ -94,3 +75,20 @@ def least_to_decide(counts: Tensor, left: Tensor) -> Tensor:
     lacking = counts + left[:, None] + ahead.long() - counts.gather(1, leader)
     lacking = lacking.scatter(1, leader, 0).amax(dim=1)
     return ((lacking + 1) // 2).clamp(min=0).minimum(left)
+
+
+def in_slices(view: Callable[[slice], Batch], rows: int, longest: int, *, pad_id: int) -> Batch:
+    """Rows of up to `longest` words as one batch, made some at a time: however long texts are, few tokens are seen."""
+    step = max(1, MOST_WORDS // max(1, longest))
+    parts = [view(slice(start, start + step)) for start in range(0, max(1, rows), step)]
+    return parts[0] if len(parts) == 1 else joined(parts, pad_id=pad_id)
+
+
+def joined(parts: Sequence[Batch], *, pad_id: int) -> Batch:
+    """Batches one below the other, padded to the widest."""
+    width = max(part.input_ids.shape[1] for part in parts)
+    padding = {"input_ids": pad_id, "words": -1}
+    return parts[0].with_tensors({**{
+        name: torch.cat([F.pad(part.per_token()[name], (0, width - part.input_ids.shape[1]), value=padding.get(name, 0))
+                         for part in parts]) for name in parts[0].per_token()
+    }, "positions": torch.arange(width).expand(sum(map(len, parts)), width)})

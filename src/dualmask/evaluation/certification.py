@@ -6,11 +6,11 @@ alpha. One draw of views chooses the class and another estimates p_lower: the dr
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from dualmask import __version__
 from dualmask.attacks.running import Data, digest, kept, labelled, sampled
@@ -51,8 +51,8 @@ class CertifyingOptions:
     def __post_init__(self) -> None:
         check_least(samples=(self.samples, 1), selection=(self.selection, 1), draws=(self.draws, 1),
                     changes=(self.changes, 1), passes=(self.passes, 1))
-        if not 0 < self.alpha < 1:
-            raise OptionError(f"alpha is {self.alpha}; expected a number between 0 and 1, such as 0.05.")
+        if not 0 < self.alpha < 0.5:  # from 1/2 on a bound may lie above the share that was seen
+            raise OptionError(f"alpha is {self.alpha}; expected a number between 0 and 0.5, such as 0.05.")
 
 
 class Prover(Protocol):
@@ -75,7 +75,7 @@ def certify(
     watch: called with each certificate. about: kept in the file's header.
     """
     options = options or CertifyingOptions()
-    prover: Prover = (Enumeration if isinstance(classifier.defence, DDM) else Vote)(classifier, options)
+    prover: Prover = prover_of(classifier)(classifier, options)
     texts = labelled(examples, classifier.labels)
     check_classes(ClassifierVictim(classifier), texts)
     chosen = [(place, texts[place]) for place in sampled(texts, options.samples, options.seed)]
@@ -91,11 +91,33 @@ def under(
     classifier: DefendedClassifier, name: str, *, preset: str | None = None,
     options: Mapping[str, object] | None = None,
 ) -> DefendedClassifier:
-    """The same network, not a copy, as what another defence asks: the answer is that defence's from then on."""
-    defence = build_defence(name, preset=preset, options=options)
+    """The same network, not a copy, as what another defence asks: the answer is that defence's from then on.
+
+    Options are those of the preset or, where none is named and the model has this defence already, the model's own,
+    changed by those given.
+    """
+    own = classifier.defence.options_as_dict() if preset is None and has_defence(classifier, name) else {}
+    defence = build_defence(name, preset=preset, options={**own, **(options or {})})
     check_votes(defence)
     return DefendedClassifier(classifier.model, classifier.encode.tokenizer, defence, labels=classifier.labels,
                               max_length=classifier.encode.max_length, facts=classifier.facts).to(classifier.device)
+
+
+def has_defence(classifier: DefendedClassifier, name: str) -> bool:
+    return classifier.defence.name == DEFENCES.find(name).name
+
+
+def prover_of(classifier: DefendedClassifier) -> "type[Vote | Enumeration]":
+    return Enumeration if isinstance(classifier.defence, DDM) else Vote
+
+
+def provable(classifier: DefendedClassifier, texts: Iterable[Text], options: CertifyingOptions) -> bool:
+    """Whether one change to any of the texts would be certified if all views agreed."""
+    if prover_of(classifier) is Enumeration:
+        return True
+    check_votes(classifier.defence)
+    share = clopper_pearson(options.draws, options.draws, options.alpha)
+    return any(classifier.defence.radius(text, share, classifier.encode) > 0 for text in texts)
 
 
 def common_header(classifier: DefendedClassifier, options: CertifyingOptions) -> dict[str, object]:
@@ -107,6 +129,8 @@ def common_header(classifier: DefendedClassifier, options: CertifyingOptions) ->
 
 class Vote:
     """Certificates of defences that vote over random views."""
+
+    unused: ClassVar = ("changes", "passes")  # options that are the other's
 
     def __init__(self, classifier: DefendedClassifier, options: CertifyingOptions) -> None:
         self.classifier, self.defence, self.options = classifier, classifier.defence, options
@@ -156,6 +180,8 @@ class Vote:
 class Enumeration:
     """DDM's certificates against rare edits: exact, and nothing is drawn."""
 
+    unused: ClassVar = ("selection", "draws", "alpha")
+
     def __init__(self, classifier: DefendedClassifier, options: CertifyingOptions) -> None:
         enumeration.checked(classifier)
         self.classifier, self.options = classifier, options
@@ -173,7 +199,7 @@ class Enumeration:
             yield Certificate(
                 index=number, text=example.text, label=example.label, predicted=found.predicted, radius=found.radius,
                 heuristic=None, share=None, selection=(), estimation=(), length=found.tokens, passes=found.passes,
-                seconds=round(time.perf_counter() - began, 4))
+                seconds=round(time.perf_counter() - began, 4), ended=found.ended)
 
 
 def check_votes(defence: Defence) -> None:
@@ -183,10 +209,8 @@ def check_votes(defence: Defence) -> None:
         raise OptionError(f"no certificate follows from answers of the defence '{defence.name}'. Certify the network "
                           f"under one that votes: --under NAME, one of {known}.")
     if defence.options.decision != "vote":
-        others = {**defence.changes(None), "decision": "vote"}
-        told = " ".join(f"--option {name}={value}" for name, value in others.items())
         raise OptionError(f"the defence '{defence.name}' averages its views (decision={defence.options.decision}), and "
-                          f"only a vote is certified: --under {defence.name} {told}.")
+                          f"only a vote is certified: add --under {defence.name} --option decision=vote.")
 
 
 def has_heuristic(classifier: DefendedClassifier) -> bool:

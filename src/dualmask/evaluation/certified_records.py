@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What was proved about the answer to one text, as a line of JSON; and what follows for all texts together."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, dataclass, fields
+from itertools import accumulate
 from pathlib import Path
 from statistics import median_low
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from dualmask.errors import DataError
 from dualmask.record_rules import COUNT, DURATION, STRING, TEXT, Rule, check, is_count, is_number
@@ -13,6 +15,13 @@ from dualmask.results import as_line, check_whole, frozen, read_records
 from dualmask.text.columns import Text
 
 KIND = "certificates"  # what the header of such a file says it holds
+MOST_EDITS = 1000  # a radius may exceed the letters of its text, where words are inserted, but not this as well
+End = Literal[
+    "all tried",  # no choice of as many edits as were asked about changes the answer
+    "flipped",  # one edit more does, for some choice
+    "in sight",  # one edit more might not be hidden: nothing is claimed about it
+    "passes",  # one edit more takes more passes than were allowed
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +40,7 @@ class Certificate:
     length: int  # words of the text or, where tokens are certified, tokens
     passes: int  # views that the network was asked about
     seconds: float
+    ended: End | None = None  # of a proof without votes: why it is about no more edits
 
     @property
     def settled(self) -> bool:
@@ -41,21 +51,38 @@ class Certificate:
         return self.radius < 0
 
     def as_json(self) -> str:
-        return as_line(asdict(self))
+        return as_line({f.name: getattr(self, f.name) for f in FIELDS if getattr(self, f.name) != f.default})
 
     @classmethod
     def from_json(cls, record: Mapping[str, object]) -> "Certificate":
-        check_whole(record, NAMES)
+        check_whole(record, REQUIRED)
         check(record, FITS, "record")
         found = cls(**{name: frozen(value) if type(value) is list else value  # type: ignore[arg-type]
                        for name, value in record.items() if name in NAMES})
-        if found.share is not None and found.share <= 0.5 and not found.abstained:
-            raise DataError(f"the record has a radius of {found.radius} from a vote share of {found.share}, which "
-                            "proves nothing.")
+        check_proof(found)
         return found
 
 
-NAMES = frozenset(field.name for field in fields(Certificate))
+def check_proof(found: Certificate) -> None:
+    """DataError where a radius can't follow from the text and the votes that are there."""
+    most = max(MOST_EDITS, len(found.text) if isinstance(found.text, str) else sum(map(len, found.text)))
+    if max(found.radius, found.heuristic or 0) > most:
+        raise DataError(f"the record has a radius of {max(found.radius, found.heuristic or 0)}; expected {most} at "
+                        "most, as for any text of its length.")
+    if found.share is None:
+        return
+    if found.share <= 0.5 and not found.abstained:
+        raise DataError(f"the record has a radius of {found.radius} from a vote share of {found.share}, which "
+                        "proves nothing.")
+    votes = found.estimation[found.predicted] if found.predicted < len(found.estimation) else 0
+    if found.share * sum(found.estimation) > votes:
+        raise DataError(f"the record has a vote share of {found.share} for a class with {votes} of "
+                        f"{sum(found.estimation)} votes; expected a bound below that share.")
+
+
+FIELDS = fields(Certificate)
+NAMES = frozenset(f.name for f in FIELDS)
+REQUIRED = frozenset(f.name for f in FIELDS if f.default is MISSING)
 RADIUS = Rule(lambda value: type(value) is int and value >= -1, "a whole number from -1 on")
 VOTES = Rule(lambda value: type(value) is list and all(map(is_count, value)), "a list of whole numbers from 0 on")
 PART = Rule(lambda value: is_number(value, 0, 1), "a number from 0 to 1")
@@ -63,6 +90,7 @@ FITS: Mapping[str, Rule] = {
     **dict.fromkeys(("index", "label", "predicted", "length", "passes"), COUNT), "text": TEXT, "radius": RADIUS,
     "heuristic": RADIUS.or_none(), "share": PART.or_none(), **dict.fromkeys(("selection", "estimation"), VOTES),
     "seconds": DURATION,
+    "ended": Rule(lambda value: value in (None, *get_args(End)), f"one of {', '.join(get_args(End))}, or null"),
 }
 HEADER_FITS: Mapping[str, Rule] = {
     **dict.fromkeys(("certificate", "method"), STRING), "alpha": PART.or_none(),
@@ -117,4 +145,5 @@ def summarise(records: Sequence[Certificate]) -> Summary:
 
 def curve(radii: Sequence[int], most: int) -> tuple[int, ...]:
     """How many reach 0, 1, 2, ... changes."""
-    return tuple(sum(radius >= changes for radius in radii) for changes in range(most + 1))
+    exactly = Counter(radii)
+    return tuple(accumulate(exactly[changes] for changes in range(most, -1, -1)))[::-1]

@@ -18,6 +18,7 @@ from torch import Tensor
 from dualmask.classifier import DefendedClassifier
 from dualmask.defences.ddm import DDM
 from dualmask.errors import OptionError
+from dualmask.evaluation.certified_records import End
 from dualmask.text.encoding import Batch
 from dualmask.text.examples import Text
 from dualmask.views import LIMITS, evaluating
@@ -34,6 +35,7 @@ class Withstood(NamedTuple):
     radius: int  # edits of which no choice of places changes the answer
     tokens: int
     passes: int
+    ended: End
 
 
 def checked(classifier: DefendedClassifier) -> DDM:
@@ -67,17 +69,17 @@ def withstood(classifier: DefendedClassifier, text: Text, *, changes: int, passe
     with evaluating(classifier.network):
         for size in range(1, min(changes, len(places)) + 1):
             if asked + comb(len(places), size) > passes:
-                return Withstood(predicted, size - 1, len(places), asked)
+                return Withstood(predicted, size - 1, len(places), asked, "passes")
             for sets in batched(combinations(places, size), rows):
                 edited = torch.tensor(sets, device=row.device)  # (rows, size)
                 rare = scores.expand(len(sets), -1).scatter(1, edited, UNSEEN)
                 shown = defence.masked(repeated(row, len(sets)), rare, specials=specials, mask_id=encode.mask_id)
                 if not shown.masks.gather(1, edited).all():
-                    return Withstood(predicted, size - 1, len(places), asked)
+                    return Withstood(predicted, size - 1, len(places), asked, "in sight")
                 asked += len(sets)
                 if (classifier.network(shown).argmax(dim=1) != predicted).any():
-                    return Withstood(predicted, size - 1, len(places), asked)
-    return Withstood(predicted, min(changes, len(places)), len(places), asked)
+                    return Withstood(predicted, size - 1, len(places), asked, "flipped")
+    return Withstood(predicted, min(changes, len(places)), len(places), asked, "all tried")
 
 
 def answer(classifier: DefendedClassifier, text: Text) -> int:

@@ -146,10 +146,16 @@ class Seen(NamedTuple):
 
 
 def seen(classifier: DefendedClassifier, texts: Sequence[Text]) -> list[Seen]:
-    found = classifier.predict(texts)
+    found, threshold = classifier.predict(texts), classifier.defence.threshold
     scores = [nan] * len(texts) if found.suspicion is None else found.suspicion.tolist()
-    return [Seen(tuple(row), round(score, 4) if isfinite(score) else None)  # the last digits depend on the batch
+    return [Seen(tuple(row), shortened(score, threshold) if isfinite(score) else None)
             for row, score in zip(found.probabilities.tolist(), scores, strict=True)]
+
+
+def shortened(score: float, threshold: float | None) -> float:
+    """Without the last digits, which depend on the batch, but where these decide whether the text is flagged."""
+    short = round(score, 4)
+    return short if threshold is None or (short > threshold) == (score > threshold) else score
 
 
 def suspicions(classifier: DefendedClassifier, texts: Sequence[Text]) -> list[float | None]:

@@ -5,13 +5,14 @@ It is a promise about every attack of a kind, while accuracy under attack is wha
 share a column.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from math import ceil
 from typing import NamedTuple
 
 from dualmask import __version__
-from dualmask.evaluation.certified_records import Certified, Summary, summarise
+from dualmask.evaluation.certified_records import Certificate, Certified, End, Summary, summarise
 from dualmask.reporting.axes import shown
 from dualmask.reporting.charts import legend, survival_chart, told
 from dualmask.reporting.curves import Point, Series
@@ -19,6 +20,9 @@ from dualmask.reporting.entries import Share, defence_options, share
 from dualmask.reporting.page import PAGE, POLICY
 
 PROVED, GUESSED = "certified", "heuristic (no guarantee)"
+ENDS: Mapping[End, str] = {
+    "all tried": "because all was tried that was asked for", "flipped": "because an edit changes the answer",
+    "in sight": "because an edit might stay in sight", "passes": "because the passes were used up"}
 EACH = 12  # changes that a table has one by one; beyond them it takes larger steps
 CAUTION = ("Certified accuracy at d: texts, of all, that are right and stay so whatever d changes are made. A promise "
            "about this kind of change alone; it can't be compared with accuracy under an attack.")
@@ -60,9 +64,16 @@ def facts(certified: Certified, found: Summary) -> list[tuple[str, str]]:
                                 f"its share; each holds with {1 - number(header, 'alpha'):.1%} confidence "
                                 "(Clopper-Pearson)")]
     else:
-        told_ones.append(("proof", f"every choice of places was tried, up to {header.get('most_changes')} edits and "
-                                   f"{header.get('most_passes')} passes; nothing was drawn"))
+        told_ones += [("proof", f"every choice of places was tried, up to {header.get('most_changes')} edits and "
+                                f"{header.get('most_passes')} passes; nothing was drawn"),
+                      ("went no further", ended(certified.records))]
     return [*told_ones, ("cost", f"{found.passes:,.0f} passes and {found.seconds:.2f} s for a text")]
+
+
+def ended(records: Iterable[Certificate]) -> str:
+    """Why proofs without votes are about no more edits: an answer that changes, or the limits that were set."""
+    counts = Counter(one.ended for one in records if one.ended)
+    return ", ".join(f"{counts[end]:,} {told_end}" for end, told_end in ENDS.items() if counts[end]) or "not recorded"
 
 
 def number(header: Mapping[str, object], name: str) -> float:
@@ -89,8 +100,14 @@ def unfinished(header: Mapping[str, object], texts: int) -> str:
 def curves(found: Summary) -> list[Series]:
     """Certified accuracy as it falls; where there is a heuristic, that as well."""
     lines = [(PROVED, 1, found.certified), *([(GUESSED, 0, found.heuristic)] if found.heuristic else [])]
-    return [Series(name, tint, [Point(changes, part(count, found.texts)) for changes, count in enumerate(counts)])
+    return [Series(name, tint, [Point(changes, part(counts[changes], found.texts)) for changes in corners(counts)])
             for name, tint, counts in lines]
+
+
+def corners(counts: Sequence[int]) -> list[int]:
+    """Both ends, and where the count is another than before: all that a curve in steps needs."""
+    last = len(counts) - 1
+    return [place for place in range(last + 1) if place in (0, last) or counts[place] != counts[place - 1]]
 
 
 def page(certified: Certified, title: str) -> str:

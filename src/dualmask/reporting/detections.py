@@ -45,13 +45,19 @@ def detected(entry: Entry) -> Detected | None:
         key=entry.key, runs=runs, detected=share([(one.detected, one.adversarial) for one in flagging]),
         false_alarms=share([(one.false_alarms, one.clean) for one in flagging]),
         f1=over_seeds(runs, lambda one: one.f1), auroc=over_seeds(runs, lambda one: one.auroc),
-        restored=share([(one.counts.right - one.counts.flipped, one.counts.texts) for one in runs]),
-        or_flagged=share([(one.counts.right - one.counts.flipped + one.caught, one.counts.texts) for one in flagging]))
+        restored=of_texts(runs, lambda one: one.restored_accuracy),
+        or_flagged=of_texts(runs, lambda one: one.accuracy_or_flagged))
 
 
 def scored(run: Run) -> Detection:
     threshold = run.records.header.get("threshold")  # a number or nothing: it was checked when it was read
     return detection(run.records.results, cast(float | None, threshold))
+
+
+def of_texts(runs: Sequence[Detection], figure: Callable[[Detection], Fraction | None]) -> Share | None:
+    """A figure that is a share of all texts."""
+    return share([(int(value * one.counts.texts), one.counts.texts) for one in runs
+                  if (value := figure(one)) is not None])  # an exact fraction: its count is whole
 
 
 def over_seeds(runs: Sequence[Detection], figure: Callable[[Detection], Fraction | None]) -> Spread | None:

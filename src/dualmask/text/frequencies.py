@@ -49,10 +49,6 @@ class WordCounts(nn.Module):
             self._shown, self._versions = buffers, versions
         return self._table
 
-    def words(self) -> list[str]:
-        """All words, most frequent first."""
-        return list(self.table())
-
     def forward(self, word: str) -> int:
         """How often a word was seen, in whatever case."""
         return self.table().get(word.lower(), 0)

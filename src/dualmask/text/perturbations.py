@@ -6,18 +6,20 @@ it, of more than `most` the nearest. How near is the angle between two words or,
 them, the least sum of angles on a way through the table: never less than the true angle, and the same either way.
 """
 
+import hashlib
 import re
 from collections.abc import Iterable
 from fractions import Fraction
 from functools import lru_cache
 from heapq import heappop, heappush
 from math import acos
+from pathlib import Path
 from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dualmask.errors import OptionError
+from dualmask.errors import DataError, OptionError, ResourceError
 from dualmask.text.spelling import Column, Numbers, Spelling
 from dualmask.text.synonyms import LEAST, Synonyms, find_synonyms
 from dualmask.text.words import in_case_of
@@ -97,7 +99,7 @@ class SynonymGraph:
                     for theirs in map(self.members, others)), default=Fraction(1))
 
 
-class Substitutes:
+class RandomSynonyms:
     """Draws from the perturbation sets of words as texts have them, by their numbers in one `Spelling`."""
 
     def __init__(self, spelling: Spelling, graph: SynonymGraph) -> None:
@@ -106,6 +108,10 @@ class Substitutes:
         self._starts: Numbers = np.zeros(0, dtype=np.int64)  # by word number: where its substitutes begin
         self._sizes: Numbers = np.zeros(0, dtype=np.int64)  # and how many there are; 0: not looked up yet
         self._numbers = Column([])  # of substitutes; -1 where one was never drawn, thus never spelled
+
+    def __reduce__(self) -> tuple[type["RandomSynonyms"], tuple[Spelling, SynonymGraph]]:
+        """A copy begins anew, as that of its spelling does."""
+        return RandomSynonyms, (self.spelling, self.graph)
 
     def drawn(self, words: Numbers, draws: NDArray[np.float64]) -> Numbers:
         """For each word number the number of a member of its set, itself perhaps; draws from 0 up to 1 choose it."""
@@ -136,10 +142,30 @@ class Substitutes:
         return dressed(self.graph.members(core_of(written))[choice], written)
 
 
-@lru_cache(maxsize=4)
 def synonym_graph(name: str, threshold: float, most: int) -> SynonymGraph:
-    """The graph of the table called `shipped`, or of vectors in a file, made once."""
+    """The graph of the table called `shipped`, or of vectors in a file, made once for each state of the file."""
+    try:
+        return _graph(name, table_digest(name), threshold, most)
+    except DataError as error:  # it may be a saved classifier that is in want of it
+        raise ResourceError(f"synonyms: {error}") from error
+
+
+@lru_cache(maxsize=4)
+def _graph(name: str, digest: bytes, threshold: float, most: int) -> SynonymGraph:
     return SynonymGraph(find_synonyms(name), threshold=threshold, most=most)
+
+
+def table_digest(name: str) -> bytes:
+    """Tells files of vectors apart; empty for the table that is shipped, which every installation has."""
+    if name == "shipped":
+        return b""
+    try:
+        with Path(name).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").digest()
+    except OSError as error:
+        raise ResourceError(f"synonyms '{name}': no file of word vectors can be read there ({error.strerror}); give "
+                            "'shipped' or the path of one. A saved classifier needs the file that it was trained with "
+                            "in its place: put it there, or start from the folder that the path begins in.") from error
 
 
 def check_threshold(threshold: float) -> None:

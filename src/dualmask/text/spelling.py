@@ -66,12 +66,9 @@ class Spelling:
             return known
         return cls(encode)
 
-    def number(self, word: str) -> int:
-        """The word's number, which it gets when first seen."""
-        word = str(readable(word))
-        with self._lock:
-            self._learn([word])
-            return self._numbers[word]
+    def __reduce__(self) -> tuple[type["Spelling"], tuple[Encode]]:
+        """A copy begins anew: what is remembered is quickly learned, and a lock can't be copied."""
+        return Spelling, (self.encode,)
 
     def word(self, number: int) -> str:
         return self._words[number]
@@ -105,10 +102,8 @@ class Spelling:
         self._ends.extend(len(self._pieces) + np.cumsum([len(row) for row in rows]))
         self._pieces.extend(np.fromiter(chain.from_iterable(rows), dtype=np.int64))
 
-    def batch(
-        self, rows: Sequence[Numbers], boundaries: Sequence[int | None], *, max_length: int | None = None,
-    ) -> Batch:
-        """Rows of word numbers as a padded batch with special tokens, cut to `max_length` tokens as `Encode` cuts.
+    def batch(self, rows: Sequence[Numbers], boundaries: Sequence[int | None]) -> Batch:
+        """Rows of word numbers as a padded batch with special tokens, cut as `Encode` cuts.
 
         `Batch.words` is the place of a token's word in its row.
         """
@@ -120,7 +115,7 @@ class Spelling:
         flat = np.concatenate([*rows, np.zeros(0, dtype=np.int64)])
         starts = self._ends.values[flat]
         sizes = self._ends.values[flat + 1] - starts
-        kept, shown = cut(sizes, counts, room=max(0, (max_length or self.encode.max_length) - len(made.ids)))
+        kept, shown = cut(sizes, counts, room=max(0, self.encode.max_length - len(made.ids)))
         places = ragged(counts.sum(axis=1))[1]
         owners, steps = ragged(shown)
         return laid_out(made, kept, self.encode.pad_id, Tokens(

@@ -45,27 +45,33 @@ class Substitutes(nn.Module):
         return list(dict.fromkeys([*(self.synonyms(word) if self.wordnet else ()), *vectors]))
 
     def most_frequent(self, word: str, neighbours: int) -> str:
-        """Of the word and S(w), of equals the first. Remembered: it depends on the word alone."""
+        """Of the word and S(w), of equals the first.
+
+        Remembered, since it depends on the word alone; not of words without others: there is no end to these.
+        """
         if self._counted is not (counted := self.counts.table()):
             self._known, self._counted = {}, counted
-        if (word, neighbours) not in self._known:
-            self._known[word, neighbours] = max([word, *self.near(word, neighbours)], key=self.counts)
-        return self._known[word, neighbours]
+        best = self._known.get((word, neighbours), "")
+        if not best and (others := self.near(word, neighbours)):
+            best = self._known[word, neighbours] = max([word, *others], key=self.counts)
+        return best or word
 
-    def frequent(self, text: Text, delta: float) -> Text:
-        """The text with every word whose phi is below delta replaced by the most frequent of S(w)."""
+    def frequent(self, texts: Sequence[Text], delta: float) -> list[Text]:
+        """The texts with every word whose phi is below delta replaced by the most frequent of S(w)."""
+        neighbours = int(self.neighbours)  # once: on a GPU it is waited for
+        return [rewritten(text, lambda word: word if self.counts.phi(word) >= delta
+                          else self.most_frequent(word, neighbours)) for text in texts]
+
+    def rarer(self, texts: Sequence[Text], share: float, seed: int) -> list[Text]:
+        """The texts as attacks may leave them: about this share of words replaced by rarer ones, no stop words."""
         neighbours = int(self.neighbours)
-        return rewritten(text, lambda word: word if self.counts.phi(word) >= delta
-                         else self.most_frequent(word, neighbours))
+        return [self._rarer(text, share, neighbours, Random(derived_seed(seed, "rarer", repr(text)))) for text in texts]
 
-    def rarer(self, text: Text, share: float, seed: int) -> Text:
-        """The text as attacks may leave it: about this share of its words replaced by rarer ones, no stop words."""
-        neighbours, draw = int(self.neighbours), Random(derived_seed(seed, "rarer", repr(text)))
-        spared = stop_words("nltk")
-
+    def _rarer(self, text: Text, share: float, neighbours: int, draw: Random) -> Text:
         def worse(word: str) -> str:
-            others = self.near(word, neighbours) if draw.random() < share and word not in spared else []
-            others = [other for other in others if self.counts(other) < self.counts(word)]
+            chosen = draw.random() < share and word not in stop_words("nltk")
+            others = [other for other in (self.near(word, neighbours) if chosen else ())
+                      if self.counts(other) < self.counts(word)]
             return draw.choice(others) if others else word
 
         return rewritten(text, worse)
