@@ -138,9 +138,9 @@ def test_validation_sees_the_defence_unless_told_otherwise(
     asked: list[bool] = []
     real = training.DefendedClassifier.accuracy
 
-    def spy(self: training.DefendedClassifier, examples: list[Example], *, defended: bool = True) -> float:
-        asked.append(defended)
-        return real(self, examples, defended=defended)
+    def spy(self: training.DefendedClassifier, examples: list[Example], **how: bool) -> float:
+        asked.append(how["defended"])
+        return real(self, examples, **how)
 
     monkeypatch.setattr(training.DefendedClassifier, "accuracy", spy)
     plain = replace(data, test=None)
