@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many passes does a vote save that ends when its winner is certain, and are the labels the same?
 
-    python benchmarks/voting.py MODEL DATA [--texts 500] [--rounds 3]
+    python benchmarks/voting.py MODEL DATA [--texts 500] [--rounds 3] [--votes 100]
 
 Prints one JSON line. MODEL is a saved classifier whose defence votes. Whole and early votes take turns on the same
 clean texts; times are ratios within a round, their median over the rounds.
@@ -15,6 +15,7 @@ import time
 
 from dualmask import DefendedClassifier, load_dataset
 from dualmask.classifier import Predictions
+from dualmask.evaluation.certification import under
 
 
 def timed(classifier: DefendedClassifier, texts: list[str], *, early: bool) -> tuple[Predictions, float]:
@@ -29,8 +30,11 @@ def main() -> None:
     parser.add_argument("data")
     parser.add_argument("--texts", type=int, default=500)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--votes", type=int, help="the model's own number unless given")
     args = parser.parse_args()
     classifier, data = DefendedClassifier.load(args.model), load_dataset(args.data)
+    if args.votes:
+        classifier = under(classifier, classifier.defence.name, options={"votes": args.votes})
     texts = [str(example.text) for example in (data.test or data.train)[:args.texts]]
     ratios, same, passes = [], True, 0
     for _ in range(args.rounds):

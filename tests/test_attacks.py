@@ -98,9 +98,10 @@ def own_labels(classifier: DefendedClassifier, texts: Sequence[Text]) -> list[Ex
 # The catalogue
 
 
-def test_all_seven_attacks_are_there() -> None:
+def test_all_published_attacks_are_there() -> None:
     published = {name: kind for name, kind in ATTACKS.items() if name not in AWARE}
-    assert set(published) == {"deepwordbug", "textbugger", "pwws", "textfooler", "bertattack", "hotflip", "fgpm"}
+    assert set(published) == {"deepwordbug", "textbugger", "pwws", "textfooler", "bertattack", "hotflip", "fgpm",
+                             "a2t"}
     assert all({"paper"} <= set(kind.presets) for kind in published.values())
     assert all({"textattack-0.3.11", "textdefender-2021"} <= set(kind.presets) for name, kind in published.items()
                if name not in WHITE_BOX)
@@ -337,7 +338,7 @@ def test_pairs_are_attacked_and_premises_fixed_where_they_must_be(
             if fixed and one.adversarial is not None:
                 assert one.adversarial[0] == one.text[0]
     default = build(name, preset)
-    assert default.options.fix_premise is (name == "textfooler" or preset == "textdefender-2021")
+    assert default.options.fix_premise is (name in ("textfooler", "a2t") or preset == "textdefender-2021")
 
 
 @pytest.mark.parametrize(("name", "preset"), EVERY, ids=IDS)

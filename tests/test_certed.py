@@ -79,7 +79,7 @@ def test_each_word_is_deleted_by_itself(encode: Encode, drawn: str, rate: float)
 def test_rows_are_the_texts_of_the_words_that_are_left(encode: Encode) -> None:
     defence, text = certed(rate=0.5), "the unables was, movies rarely good"
     seeds = torch.arange(60)
-    batch = defence.thinned([text] * 60, seeds, encode)
+    batch = defence.rewritten([text] * 60, seeds, encode)
     kept = (uniform(seeds, 6) >= 0.5).tolist()
     left = [" ".join(word for word, keep in zip(text.split(), one, strict=True) if keep) for one in kept]
     plain = encode(left)
@@ -96,7 +96,7 @@ def test_a_pairs_texts_stay_apart(encode: Encode) -> None:
     for one in kept:
         first, second = ([words[place] for place in places if one[place]] for places in (range(3), range(3, 7)))
         left.append((" ".join(first), " ".join(second)))
-    batch, plain = defence.thinned([pair] * 100, seeds, encode), encode(left)
+    batch, plain = defence.rewritten([pair] * 100, seeds, encode), encode(left)
     assert torch.equal(batch.input_ids, plain.input_ids) and torch.equal(batch.token_type_ids, plain.token_type_ids)
     assert any(not one[0] and one[1] for one in left) and any(one[0] and not one[1] for one in left)
     with pytest.raises(DataError, match="mixed"):
@@ -178,8 +178,8 @@ def test_views_without_the_edited_word_are_the_same(encode: Encode, max_length: 
     other = edited(words, kind, place, "x" * 30)
     seeds, others = seeds_of_patterns(5, 0.5), seeds_of_patterns(len(other), 0.5)
     free = [pattern for pattern in seeds if kind == "insert" or not pattern[place]]
-    ours = defence.thinned([" ".join(words)] * len(free), torch.tensor([seeds[one] for one in free]), short)
-    theirs = defence.thinned([" ".join(other)] * len(free), torch.tensor(
+    ours = defence.rewritten([" ".join(words)] * len(free), torch.tensor([seeds[one] for one in free]), short)
+    theirs = defence.rewritten([" ".join(other)] * len(free), torch.tensor(
         [others[coupled(one, kind, place)] for one in free]), short)
     assert_same(ours, theirs)
 
@@ -188,7 +188,7 @@ def chances(defence: CertED, words: Sequence[str], encode: Encode) -> dict[tuple
     """How likely each view of a text is, exactly."""
     rate = defence.options.rate
     patterns = seeds_of_patterns(len(words), rate)
-    batch = defence.thinned([" ".join(words)] * len(patterns), torch.tensor(list(patterns.values())), encode)
+    batch = defence.rewritten([" ".join(words)] * len(patterns), torch.tensor(list(patterns.values())), encode)
     chance: dict[tuple[int, ...], float] = {}
     for ids, body, pattern in zip(batch.input_ids, batch.body, patterns, strict=True):
         seen = tuple(ids[body].tolist())

@@ -136,6 +136,13 @@ def test_card_shows_every_section_and_option(
     assert all(preset in out for preset in kind.presets)
 
 
+def test_card_of_a_combination(run: Run) -> None:
+    code, out, _ = run("card", "ddm+freelb++")
+    assert code == 0 and "test_rate" in out and "step_size" in out
+    code, _, err = run("card", "ranmask+safer")
+    assert code == 2 and "can't be combined" in err
+
+
 def test_card_shows_defaults_and_what_presets_change(run: Run) -> None:
     _, out, _ = run("card", "ddm")
     lines = out.splitlines()

@@ -270,7 +270,14 @@ def test_defences_that_vote_get_fewer_texts() -> None:
     for one in grid.defences:
         defence = build_defence(one.defence, preset=one.preset, options=one.options)
         assert grid.samples_of(one, grid.attacks[0]) == (500 if defence.noise == "none" else 100)
-    assert {one.defence for one in grid.defences} == set(DEFENCES)
+
+
+@pytest.mark.shared
+@pytest.mark.usefixtures("shared")
+def test_every_defence_is_in_an_experiment() -> None:
+    grids = [read_grid(ROOT / "experiments" / f"{name}.toml") for name in ("smoothing", "training_mr",
+                                                                           "training_ag_news")]
+    assert {one.defence for grid in grids for one in grid.defences} == {*DEFENCES, "ddm+freelb++"}
 
 
 def test_the_page_names_every_key() -> None:

@@ -436,7 +436,7 @@ def test_no_text_breaks_the_page() -> None:
     report = build_report(Loaded(hostile_cells(), ["bad <file>\u202e\x00"]), title="<title>\u202e & co")
     page = html(report)
     root = sound(page)
-    assert len(root.all("h2")) == 7 and root.all("h1")[0].text == "<title>\ufffd & co"
+    assert len(root.all("h2")) == 8 and root.all("h1")[0].text == "<title>\ufffd & co"
     text = " ".join(card.text for card in root.all("article", "specimen"))
     assert "<script>alert(1)</script>" in text and "U+200B" in text and "U+D800" in text and "U+0007" in text
     assert len(page) < 300_000
@@ -486,7 +486,7 @@ def test_what_is_not_a_difference_is_equal(one: list[str], other: list[str]) -> 
 ])  # fmt: skip
 def test_little_data_still_makes_a_page(given: list[CellRecords]) -> None:
     root = sound(html(built(given)))
-    assert root.all("table", "main") and len(root.all("h2")) == 7
+    assert root.all("table", "main") and len(root.all("h2")) == 8
 
 
 def test_nothing_could_be_read() -> None:

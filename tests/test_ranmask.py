@@ -217,14 +217,14 @@ def test_views_that_hide_the_changed_words_are_the_same(
     defence, seeds = ranmask(rate=0.7), torch.arange(600)
     one, other = Spelling(encode).read([text, changed])
     assert len(one.words) == len(other.words) and one.boundary == other.boundary
-    sets = shown(defence.masked([text] * 600, seeds, uncut))
+    sets = shown(defence.rewritten([text] * 600, seeds, uncut))
     free = [number for number, kept in enumerate(sets) if not places & set(kept)]
     hit = [number for number, kept in enumerate(sets) if places & set(kept)]
     assert free and hit
-    ours, theirs = (defence.masked([given] * len(free), seeds[free], short) for given in (text, changed))
+    ours, theirs = (defence.rewritten([given] * len(free), seeds[free], short) for given in (text, changed))
     assert_same(ours, theirs)
     # And the others can tell, unless the change was cut away
-    ours, theirs = (defence.masked([given] * len(hit), seeds[hit], short) for given in (text, changed))
+    ours, theirs = (defence.rewritten([given] * len(hit), seeds[hit], short) for given in (text, changed))
     assert ours.input_ids.shape != theirs.input_ids.shape or not torch.equal(ours.input_ids, theirs.input_ids)
 
 

@@ -253,7 +253,7 @@ def test_views_are_cut_after_words_were_drawn(tiny: Callable[[str], Path], vecto
     defence, tokenizer = SAFER(SAFEROptions(synonyms=vectors, threshold=0.8)), load_tokenizer(tiny("bert"))
     for length in (9, 6):  # the next tokenizer, or length, takes effect at once
         encode = Encode(tokenizer, max_length=length)
-        batch = defence.replaced(["good bad movie plot the a was"], torch.tensor([3]), encode)
+        batch = defence.rewritten(["good bad movie plot the a was"], torch.tensor([3]), encode)
         assert batch.input_ids.shape == (1, length)
 
 

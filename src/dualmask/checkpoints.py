@@ -26,6 +26,8 @@ class Progress:
     best_epoch: int = 0
     waited: int = 0  # epochs without a better one
     seconds: float = 0.0
+    forwards: int = 0  # passes of a batch through the network, as far as training asked for them
+    backwards: int = 0
     finished: bool = False
 
 

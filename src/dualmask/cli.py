@@ -208,15 +208,20 @@ def card(name: Annotated[str, typer.Argument(metavar="NAME", help="A name of 'du
     from rich.console import Console
 
     from dualmask.attacks import ATTACKS
+    from dualmask.cards import Method
     from dualmask.defences import DEFENCES
     from dualmask.display import method_card
 
-    for known in (DEFENCES, ATTACKS):
+    # A defence and its attack may have one name; a combination that makes no sense says so itself
+    found: list[type[Method]] = [DEFENCES.find(name)] if DEFENCES.parts(name) else []
+    for known in (DEFENCES, ATTACKS) if not found else ():
         with suppress(OptionError):
-            Console().print(method_card(known.find(name)))
-            return
-    hint = did_you_mean(name, [*DEFENCES, *ATTACKS])
-    raise OptionError(f"unknown defence or attack '{name}'{hint} See 'dualmask list'.")
+            found.append(known.find(name))
+    if not found:
+        hint = did_you_mean(name, [*DEFENCES, *ATTACKS])
+        raise OptionError(f"unknown defence or attack '{name}'{hint} See 'dualmask list'.")
+    for kind in found:
+        Console().print(method_card(kind))
 
 
 @app.command()

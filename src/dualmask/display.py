@@ -214,6 +214,9 @@ def option_list(options: type, presets: Mapping[str, Mapping[str, object]], titl
 
 def option_notes(options: type) -> dict[str, str]:
     """What the source says beside each field: the one place where it is written down."""
+    of = {option.name: option.metadata["of"] for option in fields(options) if "of" in option.metadata}
+    if of:  # made of other classes' fields, which have the source
+        return {name: option_notes(origin).get(there, "") for name, (origin, there) in of.items()}
     notes: dict[str, str] = {}
     for kind in options.__mro__[-2::-1]:
         notes |= dict(NOTE.findall(getsource(kind)))

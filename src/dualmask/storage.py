@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dualmask import __version__
 from dualmask.classifier import DefendedClassifier
 from dualmask.defences import DEFENCES
-from dualmask.errors import DualmaskError, ModelFileError, ResourceError
+from dualmask.errors import DualmaskError, ModelFileError, OptionError, ResourceError
 from dualmask.models.encoders import LOADING_ERRORS, load_tokenizer, quiet_transformers
 from dualmask.options import make_options
 from dualmask.resources import RESOURCES
@@ -76,10 +76,11 @@ def load(source: str | Path) -> DefendedClassifier:
     description = read_description(folder)
     for name, expected in description.sha256.items():
         check_file(folder / name, expected)
-    kind = DEFENCES.get(description.defence)
-    if kind is None:
-        raise ModelFileError(f"{folder} was saved with the defence '{description.defence}', which this version "
-                             f"({__version__}) doesn't know; it was written by dualmask {description.dualmask}.")
+    try:
+        kind = DEFENCES.find(description.defence)
+    except OptionError:
+        raise ModelFileError(f"{folder} was saved with the defence '{description.defence}', which this version ("
+                             f"{__version__}) doesn't know; dualmask {description.dualmask} wrote it.") from None
     try:
         defence = kind(make_options(kind.Options, description.options))
         classifier = DefendedClassifier(

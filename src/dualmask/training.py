@@ -5,7 +5,8 @@ import json
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,9 +21,10 @@ from dualmask.defences import build_defence, preset_training
 from dualmask.defences.base import Network
 from dualmask.errors import DataError, OptionError
 from dualmask.models.encoders import load_encoder
+from dualmask.optimisation import learning_rate, make_optimiser, peak_memory
 from dualmask.options import TrainingOptions
 from dualmask.seeds import generator, seed_layers
-from dualmask.text.encoding import Batch
+from dualmask.text.encoding import Batch, bucketed
 from dualmask.text.examples import Dataset, Example, split_stratified
 from dualmask.training_log import Reporter
 
@@ -110,19 +112,24 @@ class Run:
         """Train on what is left of the epoch at hand."""
         state, settings, seed = self.state, self.settings, self.settings.seed
         defence, encode = self.classifier.defence, self.classifier.encode
-        examples = defence.augment(self.examples, state.epoch, generator(seed, "augment", state.epoch))
+        examples = defence.augment(self.examples, state.epoch, generator(seed, "augment", state.epoch),
+                                   self.classifier)
         batches = bucketed(self.lengths(examples), settings.batch_size, generator(seed, "order", state.epoch))
         self.classifier.network.train()
+        self.pace = self.steps_per_epoch / len(batches)
         self.reporter.begin(state.epoch, len(batches), state.batch)
         saved = time.monotonic()
         for rows in batches[state.batch:]:
-            chosen = [examples[row] for row in self.share(rows)]
+            mine = self.share(rows)
+            chosen = [examples[row] for row in mine]
             seed_layers(seed, "layers", state.step, *self.rank)
             batch = defence.training_view([example.text for example in chosen], [example.label for example in chosen],
                                           encode, generator(seed, "view", state.step))
-            loss, answer = self.update(batch.to(self.accelerator.device))
+            batch = replace(batch, examples=torch.tensor(mine))
+            rate = self.rate()
+            loss, answer = self.update(batch.to(self.accelerator.device), rate)
             state.step, state.batch = state.step + 1, state.batch + 1
-            self.reporter.step(state, loss, rate=self.rate(state.step - 1), accuracy=(
+            self.reporter.step(state, loss, rate=rate, accuracy=(
                 batch_accuracy(answer, batch) if state.step % LOG_STEPS == 0 else None))
             yield
             if time.monotonic() - saved > CHECKPOINT_SECONDS:
@@ -135,22 +142,29 @@ class Run:
             self.measured = examples, self.classifier.encode.lengths([example.text for example in examples])
         return self.measured[1]
 
-    def update(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def update(self, batch: Batch, rate: float) -> tuple[Tensor, Tensor]:
         """One step of the optimiser; the loss stays on its device, so nothing waits for it."""
         settings = self.settings
         for group in self.optimiser.param_groups:
-            group["lr"] = self.rate(self.state.step)
+            group["lr"] = rate
+        defence, network = self.classifier.defence, self.classifier.network
+        network.take()  # what was asked between batches is no cost of training
         with torch.autocast(self.accelerator.device.type, torch.bfloat16, enabled=self.half_precision):
-            loss, answer = self.classifier.defence.loss(self.wrapped, batch)
-        self.accelerator.backward(loss)
-        parameters = self.classifier.network.parameters()
+            loss, answer = defence.learn(partial(defence.loss, self.wrapped), batch, self.backward)
+        parameters = network.parameters()
         if settings.clip == "norm":
             torch.nn.utils.clip_grad_norm_(parameters, settings.clip_at)
         elif settings.clip == "value":
             torch.nn.utils.clip_grad_value_(parameters, settings.clip_at)
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
+        forwards, backwards = network.take()
+        self.state.forwards, self.state.backwards = self.state.forwards + forwards, self.state.backwards + backwards
         return loss.detach(), answer.detach()
+
+    def backward(self, loss: Tensor) -> None:
+        with torch.autocast(self.accelerator.device.type, enabled=False):
+            self.accelerator.backward(loss)
 
     @property
     def half_precision(self) -> bool:
@@ -163,8 +177,10 @@ class Run:
         """A further part for seeds of what differs between processes that train together; none for the first."""
         return [self.accelerator.process_index] if self.accelerator.process_index else []
 
-    def rate(self, step: int) -> float:
-        return learning_rate(step, self.steps_per_epoch * self.settings.epochs, self.settings)
+    def rate(self) -> float:
+        """By epochs done, so that one to which a defence added examples takes no more of the schedule than another."""
+        done = self.state.epoch * self.steps_per_epoch + self.state.batch * self.pace
+        return learning_rate(done, self.steps_per_epoch * self.settings.epochs, self.settings)
 
     def share(self, rows: list[int]) -> list[int]:
         """This process's rows of a batch; a batch smaller than the number of processes is repeated to fill it."""
@@ -178,11 +194,12 @@ class Run:
                                             most=VALIDATION_VIEWS)
         if self.accelerator.num_processes > 1:  # one verdict for all, or some would stop while others wait for them
             accuracy = float(self.accelerator.reduce(torch.tensor(accuracy).to(self.accelerator.device), "mean"))
+        ready = self.classifier.defence.is_ready(state.epoch)
         state.epoch, state.batch = state.epoch + 1, 0
-        if accuracy > state.best_accuracy:
+        if (ready and accuracy > state.best_accuracy) or (not self.best and state.epoch == self.settings.epochs):
             state.best_accuracy, state.best_epoch, state.waited = accuracy, state.epoch, 0
             self.best = network_state(self.classifier.network)
-        else:
+        elif ready:
             state.waited += 1
         state.finished = 0 < self.settings.patience <= state.waited
         self.reporter.end(state, accuracy)
@@ -210,33 +227,6 @@ def make_accelerator() -> "Accelerator":
         raise OptionError(f"training under {accelerator.distributed_type.value} is not supported: weights are kept and "
                           "saved whole here. Launch with plain multi-GPU, or on one device.")
     return accelerator
-
-
-def make_optimiser(parameters: Iterator[torch.nn.Parameter], settings: TrainingOptions) -> torch.optim.Optimizer:
-    kind = torch.optim.AdamW if settings.optimiser == "adamw" else torch.optim.Adam
-    return kind(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True)
-
-
-def learning_rate(step: int, total: int, settings: TrainingOptions) -> float:
-    """The rate at a step, counted from 0: linear warm-up to the peak, then down to the final rate by the schedule."""
-    peak, final = settings.learning_rate, settings.final_rate
-    warm = settings.warmup if settings.warmup >= 1 else settings.warmup * total
-    if step < warm:
-        return peak * (step + 1) / math.ceil(warm)
-    if settings.schedule == "constant":
-        return peak
-    done = min(1.0, (step - warm) / max(1.0, total - warm))
-    return final + (peak - final) * (1 - done if settings.schedule == "linear" else (1 + math.cos(math.pi * done)) / 2)
-
-
-def bucketed(lengths: Sequence[int], size: int, draw: torch.Generator) -> list[list[int]]:
-    """Shuffled batches of like length: shuffle, sort within stretches of fifty batches, shuffle the batches."""
-    order = torch.randperm(len(lengths), generator=draw).tolist()
-    stretch = 50 * size
-    ordered = [row for start in range(0, len(order), stretch)
-               for row in sorted(order[start:start + stretch], key=lengths.__getitem__)]
-    batches = [ordered[start:start + size] for start in range(0, len(ordered), size)]
-    return [batches[place] for place in torch.randperm(len(batches), generator=draw).tolist()]
 
 
 def validation_split(data: Dataset, settings: TrainingOptions) -> tuple[Sequence[Example], Sequence[Example]]:
@@ -292,7 +282,10 @@ def outcome(run: Run, data: Dataset) -> dict[str, object]:
     state = run.state
     found: dict[str, object] = {
         "best_epoch": state.best_epoch, "epochs_run": state.epoch, "steps": state.step,
-        "seconds": round(state.seconds, 1), "validation_accuracy": round(state.best_accuracy, 4)}
+        "seconds": round(state.seconds, 1), "validation_accuracy": round(state.best_accuracy, 4),
+        "cost": {"forward_passes": state.forwards, "backward_passes": state.backwards,
+                 "seconds_per_epoch": round(state.seconds / max(1, state.epoch), 2),
+                 "peak_memory_mb": peak_memory(run.classifier.device)}}
     if data.test:
         found["test_accuracy"] = round(run.classifier.accuracy(data.test), 4)
         found["test_accuracy_undefended"] = round(run.classifier.accuracy(data.test, defended=False), 4)

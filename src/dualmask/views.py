@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dualmask.defences.base import Defence
-from dualmask.models.encoders import logits
+from dualmask.models.encoders import hidden_states, logits
 from dualmask.text.encoding import Batch, Encode, PreparedEncode, packed
 from dualmask.text.examples import Text
 
@@ -27,10 +27,24 @@ class DefendedNetwork(nn.Module):
         super().__init__()
         self.model = model
         self.defence = defence
+        self._forwards = self._backwards = 0
         self.train(model.training)
 
-    def forward(self, batch: Batch, embeddings: Tensor | None = None) -> Tensor:
-        return logits(self.model, batch, embeddings=embeddings)
+    def forward(self, batch: Batch, embeddings: Tensor | None = None, *, states: bool = False) -> Tensor:
+        self._forwards += 1
+        found = (hidden_states if states else logits)(self.model, batch, embeddings=embeddings)
+        if found.requires_grad:
+            found.register_hook(self._went_back)  # type: ignore[no-untyped-call]
+        return found
+
+    def _went_back(self, gradient: Tensor) -> None:
+        self._backwards += 1
+
+    def take(self) -> tuple[int, int]:
+        """Passes forward and backward since this was asked last."""
+        taken = self._forwards, self._backwards
+        self._forwards = self._backwards = 0
+        return taken
 
 
 class Tasks(NamedTuple):

@@ -4,6 +4,7 @@
 from collections.abc import Mapping
 from typing import cast
 
+from dualmask.attacks.a2t import A2T
 from dualmask.attacks.base import Attack, AttackOptions, Tools
 from dualmask.attacks.bertattack import BertAttack
 from dualmask.attacks.deepwordbug import DeepWordBug
@@ -20,7 +21,7 @@ from dualmask.attacks.typist import Typist
 from dualmask.cards import Catalogue
 
 ATTACKS: Catalogue[Attack] = Catalogue((
-    DeepWordBug, TextBugger, PWWS, TextFooler, BertAttack, HotFlip, FGPM,
+    DeepWordBug, TextBugger, PWWS, TextFooler, BertAttack, HotFlip, FGPM, A2T,
     Frequent, Steering, Typist, Padding, SeeThrough))  # these know a defence
 
 
@@ -36,4 +37,5 @@ def build_attack(
 
 def aware_of(defence: str) -> list[str]:
     """The attacks that know how this defence works, by name; those on any victim are not among them."""
-    return [name for name, kind in ATTACKS.items() if defence in kind.against]
+    parts = {defence, *defence.split("+")}  # of a combination
+    return [name for name, kind in ATTACKS.items() if parts.intersection(kind.against)]

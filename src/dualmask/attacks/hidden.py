@@ -31,7 +31,7 @@ def opened(victim: Victim, attack: str, against: Sequence[str]) -> DefendedClass
     if not isinstance(victim.classifier, DefendedClassifier):
         raise OptionError(f"{purpose} and asks it what it hides, but this victim only answers; give a "
                           "DefendedClassifier that has it, or choose an attack that only asks.")
-    if victim.classifier.defence.name not in against:
+    if victim.classifier.defence.asker.name not in against:
         raise OptionError(f"{purpose}; this victim's is '{victim.classifier.defence.name}'. Give a classifier that "
                           "has it, or choose an attack on any classifier: see 'dualmask list attacks'.")
     return victim.classifier

@@ -3,19 +3,34 @@
 
 from collections.abc import Mapping
 
-from dualmask.cards import Catalogue
+from dualmask.defences.a2t import A2T
+from dualmask.defences.adfar import ADFAR
 from dualmask.defences.base import Defence
 from dualmask.defences.certed import CertED
+from dualmask.defences.combination import Defences
 from dualmask.defences.ddm import DDM
+from dualmask.defences.fat import FAT
 from dualmask.defences.fgws import FGWS
+from dualmask.defences.floodingx import FloodingX
+from dualmask.defences.freelb import FreeLB
+from dualmask.defences.freelbpp import FreeLBpp
+from dualmask.defences.ib import IB
+from dualmask.defences.infobert import InfoBERT
 from dualmask.defences.mi4d import MI4D
+from dualmask.defences.mvp import MVP
 from dualmask.defences.ranmask import RanMASK
 from dualmask.defences.rsmi import RSMI
 from dualmask.defences.safer import SAFER
+from dualmask.defences.shield import SHIELD
+from dualmask.defences.siwcon import SIWCon
 from dualmask.defences.textrs import TextRS
+from dualmask.defences.ttso import TTSO
 from dualmask.options import TrainingOptions, make_options
 
-DEFENCES: Catalogue[Defence] = Catalogue((Defence, DDM, MI4D, FGWS, RanMASK, SAFER, CertED, TextRS, RSMI))
+DEFENCES = Defences((
+    Defence, DDM, MI4D, FGWS, RanMASK, SAFER, CertED, TextRS, RSMI, FreeLB, FreeLBpp, FAT,
+    InfoBERT, A2T, ADFAR, FloodingX, TTSO, IB, SIWCon, MVP,
+    SHIELD))
 
 
 def build_defence(name: str, *, preset: str | None = None, options: Mapping[str, object] | None = None) -> Defence:

@@ -16,6 +16,8 @@ from dualmask.text.examples import Example, Text
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+    from dualmask.models.victim import Classifier
+
 Noise = Literal[
     "none",  # equal texts get equal answers, always
     "text",  # drawn from the text and a number: the same until `redraw`
@@ -23,12 +25,22 @@ Noise = Literal[
 ]
 Family = Literal["none", "masking", "smoothing", "detection", "adversarial training", "regularisation", "purification"]
 Ask = Callable[[Sequence[Text]], Tensor]  # logits of all views of texts, (views, texts, classes)
+Backward = Callable[[Tensor], None]  # adds a loss's gradient to the parameters
 
 
 class Network(Protocol):
-    """What a loss may ask: logits (rows, classes) of a batch, with other word embeddings if wanted."""
+    """What a loss may ask: logits (rows, classes) of a batch, with other word embeddings if wanted.
 
-    def __call__(self, batch: Batch, embeddings: Tensor | None = None) -> Tensor: ...
+    states: the last layer's output (rows, length, size) instead; at inference perhaps the first token's alone.
+    """
+
+    def __call__(self, batch: Batch, embeddings: Tensor | None = None, *, states: bool = False) -> Tensor: ...
+
+
+class Objective(Protocol):
+    """A defence's loss, the network inside: the loss to lower and the logits (rows, classes) it came from."""
+
+    def __call__(self, batch: Batch, embeddings: Tensor | None = None) -> tuple[Tensor, Tensor]: ...
 
 
 class Defence(nn.Module, Method):
@@ -78,8 +90,10 @@ class Defence(nn.Module, Method):
     def fit(self, examples: Sequence[Example], encode: Encode) -> None:
         """Learn corpus statistics from the training examples and keep them as buffers."""
 
-    def augment(self, examples: Sequence[Example], epoch: int, generator: torch.Generator) -> Sequence[Example]:
-        """The examples of one epoch."""
+    def augment(
+        self, examples: Sequence[Example], epoch: int, generator: torch.Generator, classifier: "Classifier",
+    ) -> Sequence[Example]:
+        """The examples of one epoch, counted from 0; the classifier as it is then, defence and all, may be asked."""
         return examples
 
     def training_view(
@@ -88,16 +102,31 @@ class Defence(nn.Module, Method):
         """What the network sees in training."""
         return encode(texts).with_labels(labels)
 
-    def loss(self, network: Network, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The loss to lower, and the logits (rows, classes) it came from."""
+    def loss(self, network: Network, batch: Batch, embeddings: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The loss to lower, and the logits (rows, classes) it came from; embeddings stand in for the batch's words."""
         assert batch.labels is not None
-        answer = self.answer(network, batch)
+        answer = self.answer(network, batch, embeddings)
         return F.cross_entropy(answer, batch.labels), answer
+
+    def learn(self, objective: Objective, batch: Batch, backward: Backward) -> tuple[Tensor, Tensor]:
+        """What one batch teaches: gradients into the parameters, in as many passes as it takes; loss and logits."""
+        loss, answer = objective(batch)
+        backward(loss)
+        return loss, answer
+
+    def is_ready(self, epoch: int) -> bool:
+        """Whether the weights after this epoch, counted from 0, may be kept: all that the defence does has begun."""
+        return True
 
     def tune(self, ask: Ask, validation: Sequence[Example]) -> None:
         """After training: set thresholds on held-out examples."""
 
     # Inference
+
+    @property
+    def asker(self) -> "Defence":
+        """Who decides what is asked at inference: itself or, of several together, one of them."""
+        return self
 
     def inference_view(
         self, texts: Sequence[Text], numbers: Sequence[int], encode: Encode, device: torch.device,

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from dualmask.cards import Paper, Preset
 from dualmask.defences.base import Family
-from dualmask.defences.voting import Voting, VotingOptions, in_slices
+from dualmask.defences.voting import RandomTexts, VotingOptions, in_slices
 from dualmask.errors import OptionError
 from dualmask.masking.certificates import certified_edits
 from dualmask.seeds import uniform
@@ -33,7 +32,7 @@ class CertEDOptions(VotingOptions):
             raise OptionError(f"rate is {self.rate}; expected a share from 0 to less than 1, which would delete all.")
 
 
-class CertED(Voting):
+class CertED(RandomTexts):
     """Random deletion: each view leaves out words by chance, and views vote.
 
     Paper: Huang, Marchant, Ohrimenko, Rubinstein, CERT-ED, Findings of EMNLP 2024.
@@ -61,18 +60,7 @@ class CertED(Voting):
         super().__init__(options)
         self._spelling: Spelling | None = None
 
-    def training_view(
-        self, texts: Sequence[Text], labels: Sequence[int], encode: Encode, generator: torch.Generator,
-    ) -> Batch:
-        seeds = torch.randint(2**63 - 1, (len(texts),), generator=generator)
-        return self.thinned(texts, seeds, encode).with_labels(labels)
-
-    def inference_view(
-        self, texts: Sequence[Text], numbers: Sequence[int], encode: Encode, device: torch.device,
-    ) -> Batch:
-        return self.thinned(texts, self.seeds(texts, numbers), encode).to(device)
-
-    def thinned(self, texts: Sequence[Text], seeds: Tensor, encode: Encode) -> Batch:
+    def rewritten(self, texts: Sequence[Text], seeds: Tensor, encode: Encode) -> Batch:
         """Rows of the words that are left, if any: to keep one always would undo the proof.
 
         Words close up, so that nothing in a row tells where others were.

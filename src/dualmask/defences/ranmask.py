@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from dualmask.cards import Paper, Preset
 from dualmask.defences.base import Family
-from dualmask.defences.voting import Voting, VotingOptions, in_slices
+from dualmask.defences.voting import RandomTexts, VotingOptions, in_slices
 from dualmask.errors import OptionError
 from dualmask.masking.certificates import certified_words
 from dualmask.masking.word_losses import WordLosses
@@ -48,7 +48,7 @@ class RanMASKOptions(VotingOptions):
                               "guide=language-model, or leave it out.")
 
 
-class RanMASK(Voting):
+class RanMASK(RandomTexts):
     """Random masking: each view hides random words, and views vote.
 
     Paper: Zeng, Xu, Zheng, Huang, Certified Robustness by Randomized [MASK], Computational Linguistics 49(2), 2023.
@@ -95,19 +95,13 @@ class RanMASK(Voting):
         """k: words of so many that a view shows, in training, at inference and in the certificate."""
         return min(length, max(length - round(self.options.rate * length), self.options.keep_least))
 
-    def training_view(
-        self, texts: Sequence[Text], labels: Sequence[int], encode: Encode, generator: torch.Generator,
-    ) -> Batch:
-        seeds = torch.randint(2**63 - 1, (len(texts),), generator=generator)
-        return self.masked(texts, seeds, encode).with_labels(labels)
-
     def inference_view(
         self, texts: Sequence[Text], numbers: Sequence[int], encode: Encode, device: torch.device,
     ) -> Batch:
         losses = None if self.guide is None else self.guide(texts, self.spelling(encode), device)
-        return self.masked(texts, self.seeds(texts, numbers), encode, losses).to(device)
+        return self.rewritten(texts, self.seeds(texts, numbers), encode, losses).to(device)
 
-    def masked(
+    def rewritten(
         self, texts: Sequence[Text], seeds: Tensor, encode: Encode, losses: Sequence[Tensor] | None = None,
     ) -> Batch:
         """Rows in which k words are as they were, drawn by the row's seed; losses of guided draws: by row, (words,)."""

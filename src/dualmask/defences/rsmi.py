@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from dualmask.cards import Paper, Preset
-from dualmask.defences.base import Family, Network
+from dualmask.defences.base import Backward, Family, Network, Objective
 from dualmask.defences.random_views import RandomViews
 from dualmask.defences.voting import counted
 from dualmask.errors import OptionError
@@ -56,13 +55,14 @@ class RSMI(RandomViews):
     Paper: Moon, Joty, Zhao, Thakkar, Xu, Randomized Smoothing with Masked Inference, ACL 2023.
     Idea: noise between layers smooths the classifier, and hiding the tokens that the loss hangs on most makes it read
     the context; a text on which a few such views disagree is asked about many times more.
-    Acts at: loss (M tokens of the highest gradient become [MASK], the gradient is added to the embeddings, every third
+    Acts at: learn (M tokens of the highest gradient become [MASK], the gradient is added to the embeddings, every third
     layer is noisy), inference_view (the same masks for the label predicted; in the second round M of the five highest
     at random), answer (the noise). The answer is the mean of the first round's logits, or of the second's alone.
     Deviations: M = 2 of 5, sigma 0.2, 5 and 50 views, alpha 0.98 and the mean loss of the batch behind the gradient
-    that is added are the released code's. The gradient takes a pass forward and back, a round; it is noisy there and
-    not here, so that the first round's masks depend on the text alone. The five are the text's own tokens (there 3 or
-    10 with special ones, then dropped), drawn without replacement. With five views the test wants all five to agree.
+    that is added are the released code's. The gradient takes a pass forward and back, a round; at inference it is noisy
+    there and not here, so that the first round's masks depend on the text alone. The five are the text's own tokens
+    (there 3 or 10 with special ones, then dropped), drawn without replacement. With five views the test wants all five
+    to agree.
     Relations: RanMASK hides words at random and votes; DDM's scorer 'gradient' hides by the same norm, in one pass. No
     certificate: the noise is on hidden states, and a word's change of them has no bound.
     """
@@ -98,16 +98,16 @@ class RSMI(RandomViews):
         self._model, self._noisy = (model,), encoder_layers(model)[::self.options.every]
 
     def fit(self, examples: Sequence[Example], encode: Encode) -> None:
-        self._mask_id = encode.mask_id  # the loss, which masks, is given no encoder
+        self._mask_id = encode.mask_id  # who learns from a batch, and masks, is given no encoder
 
-    def loss(self, network: Network, batch: Batch) -> tuple[Tensor, Tensor]:
-        assert batch.labels is not None
-        model, = self._model
-        gradient = embedding_gradient(model, batch, batch.labels) / len(batch)
+    def learn(self, objective: Objective, batch: Batch, backward: Backward) -> tuple[Tensor, Tensor]:
+        table = self._model[0].get_input_embeddings()
+        words: Tensor = table(batch.input_ids).detach().requires_grad_()
+        gradient, = torch.autograd.grad(objective(batch, words)[0], words)
         shown = self.hidden(batch, gradient.norm(dim=2), self._mask_id)
-        words: Tensor = model.get_input_embeddings()(shown.input_ids)
-        answer = self.answer(network, shown, words + self.options.gradient_weight * gradient)
-        return F.cross_entropy(answer, batch.labels), answer
+        loss, answer = objective(shown, table(shown.input_ids) + self.options.gradient_weight * gradient)
+        backward(loss)
+        return loss, answer
 
     def inference_view(
         self, texts: Sequence[Text], numbers: Sequence[int], encode: Encode, device: torch.device,

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dualmask.cards import Paper, Preset
 from dualmask.defences.base import Family
-from dualmask.defences.voting import Voting, VotingOptions, in_slices
+from dualmask.defences.voting import RandomTexts, VotingOptions, in_slices
 from dualmask.errors import ResourceError
 from dualmask.masking.certificates import certified_synonyms
 from dualmask.options import check_least
@@ -47,7 +47,7 @@ class SAFEROptions(VotingOptions):
         check_least(most=(self.most, 1))
 
 
-class SAFER(Voting):
+class SAFER(RandomTexts):
     """Random synonyms: each view replaces every word by one of its perturbation set, and views vote.
 
     Paper: Ye, Gong, Liu, SAFER, ACL 2020.
@@ -107,18 +107,7 @@ class SAFER(Voting):
             known = self._random = RandomSynonyms(spelling, self.graph())
         return known
 
-    def training_view(
-        self, texts: Sequence[Text], labels: Sequence[int], encode: Encode, generator: torch.Generator,
-    ) -> Batch:
-        seeds = torch.randint(2**63 - 1, (len(texts),), generator=generator)
-        return self.replaced(texts, seeds, encode).with_labels(labels)
-
-    def inference_view(
-        self, texts: Sequence[Text], numbers: Sequence[int], encode: Encode, device: torch.device,
-    ) -> Batch:
-        return self.replaced(texts, self.seeds(texts, numbers), encode).to(device)
-
-    def replaced(self, texts: Sequence[Text], seeds: Tensor, encode: Encode) -> Batch:
+    def rewritten(self, texts: Sequence[Text], seeds: Tensor, encode: Encode) -> Batch:
         """Rows in which every word is a member of its set, drawn by the row's seed."""
         random = self.random(encode)
         read = random.spelling.read(texts)

@@ -11,7 +11,8 @@ from torch.nn import functional as F
 
 from dualmask.defences.random_views import RandomViews
 from dualmask.options import check_least
-from dualmask.text.encoding import Batch
+from dualmask.text.encoding import Batch, Encode
+from dualmask.text.examples import Text
 
 MOST_WORDS = 1 << 21  # of rows that are drawn at once, padding counted: each takes about a hundred bytes
 
@@ -56,6 +57,25 @@ class Voting(RandomViews):
             return logits.nanmean(dim=0)
         counts = counted(logits).float()
         return (counts / counts.sum(dim=1, keepdim=True)).log()
+
+
+class RandomTexts(Voting):
+    """A vote over texts that chance has written anew, in training as at inference."""
+
+    def rewritten(self, texts: Sequence[Text], seeds: Tensor, encode: Encode) -> Batch:
+        """Row i is texts[i] as seeds[i] has it."""
+        raise NotImplementedError
+
+    def training_view(
+        self, texts: Sequence[Text], labels: Sequence[int], encode: Encode, generator: torch.Generator,
+    ) -> Batch:
+        seeds = torch.randint(2**63 - 1, (len(texts),), generator=generator)
+        return self.rewritten(texts, seeds, encode).with_labels(labels)
+
+    def inference_view(
+        self, texts: Sequence[Text], numbers: Sequence[int], encode: Encode, device: torch.device,
+    ) -> Batch:
+        return self.rewritten(texts, self.seeds(texts, numbers), encode).to(device)
 
 
 def counted(logits: Tensor) -> Tensor:

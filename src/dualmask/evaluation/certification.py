@@ -108,7 +108,7 @@ def has_defence(classifier: DefendedClassifier, name: str) -> bool:
 
 
 def prover_of(classifier: DefendedClassifier) -> "type[Vote | Enumeration]":
-    return Enumeration if isinstance(classifier.defence, DDM) else Vote
+    return Enumeration if isinstance(classifier.defence.asker, DDM) else Vote
 
 
 def provable(classifier: DefendedClassifier, texts: Iterable[Text], options: CertifyingOptions) -> bool:
@@ -204,6 +204,7 @@ class Enumeration:
 
 def check_votes(defence: Defence) -> None:
     """Only a vote over random views has a certificate that follows from its shares."""
+    defence = defence.asker
     if not isinstance(defence, Voting) or not defence.certificate:
         known = ", ".join(name for name, kind in DEFENCES.items() if issubclass(kind, Voting) and kind.certificate)
         raise OptionError(f"no certificate follows from answers of the defence '{defence.name}'. Certify the network "

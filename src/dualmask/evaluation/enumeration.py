@@ -40,7 +40,7 @@ class Withstood(NamedTuple):
 
 def checked(classifier: DefendedClassifier) -> DDM:
     """The classifier's defence, if the argument above is about it."""
-    defence = classifier.defence
+    defence = classifier.defence.asker
     if not isinstance(defence, DDM):
         raise OptionError(f"rare edits are counted out for the defence 'ddm', not for '{defence.name}'.")
     o = defence.options

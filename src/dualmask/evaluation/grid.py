@@ -258,8 +258,8 @@ def fits_method(values: dict[str, object], known: Catalogue[Any], mistakes: Mist
     if kind not in values:
         return False
     with mistakes.of(place):
-        values[kind] = known.find(str(values[kind])).name
-        method = known[str(values[kind])]
+        method = known.find(str(values[kind]))
+        values[kind] = method.name
         checked(method.Options, options_of(values), mistakes, place=f"{place}.options")
         with mistakes.of(f"{place}.preset"):
             known.preset(method.name, str(values.setdefault("preset", next(iter(method.presets)))))

@@ -161,6 +161,17 @@ def check_length(model: "PreTrainedModel", length: int) -> None:
 
 def logits(model: "PreTrainedModel", batch: Batch, *, embeddings: Tensor | None = None) -> Tensor:
     """The model's answer to a batch, (rows, classes); `embeddings` stand in for the word embeddings."""
+    with first_token_only(not model.training):
+        return cast(Tensor, model(**all_inputs(model, batch, embeddings)).logits)
+
+
+def hidden_states(model: "PreTrainedModel", batch: Batch, *, embeddings: Tensor | None = None) -> Tensor:
+    """What the encoder without its head makes of a batch, (rows, length, size); at inference perhaps one token."""
+    with first_token_only(not model.training):
+        return cast(Tensor, model.base_model(**all_inputs(model, batch, embeddings)).last_hidden_state)
+
+
+def all_inputs(model: "PreTrainedModel", batch: Batch, embeddings: Tensor | None) -> dict[str, Tensor]:
     check_length(model, batch.input_ids.shape[1])
     arguments = model_inputs(model, batch)
     if batch.mask_position == "release":
@@ -168,8 +179,7 @@ def logits(model: "PreTrainedModel", batch: Batch, *, embeddings: Tensor | None 
     if embeddings is not None:
         arguments["inputs_embeds"] = embeddings
         del arguments["input_ids"]
-    with first_token_only(not model.training):
-        return cast(Tensor, model(**arguments).logits)
+    return arguments
 
 
 def model_inputs(model: "PreTrainedModel", batch: Batch) -> dict[str, Tensor]:

@@ -17,17 +17,27 @@ if TYPE_CHECKING:
 # Their layers are built alike, and their heads read the first token; a class of the user's own may read others
 CLASSES = tuple(f"{family}ForSequenceClassification" for family in ("Bert", "Camembert", "Electra", "Roberta",
                                                                     "XLMRoberta"))
-wanted = threading.local()  # .alone: this thread's pass needs the first token only
+wanted = threading.local()  # .alone: this thread's pass needs the first token only; .every: none may be left out
 
 
 @contextmanager
 def first_token_only(possible: bool) -> Iterator[None]:
     """Within it the last layer of a model that `shorten` was told about gives one token a row."""
-    wanted.alone = possible and not torch.is_grad_enabled()
+    wanted.alone = possible and not torch.is_grad_enabled() and not getattr(wanted, "every", False)
     try:
         yield
     finally:
         wanted.alone = False
+
+
+@contextmanager
+def every_token() -> Iterator[None]:
+    """Within it hidden states are those of all tokens, at inference too."""
+    wanted.every = True
+    try:
+        yield
+    finally:
+        wanted.every = False
 
 
 def shorten(model: "PreTrainedModel") -> None:

@@ -120,6 +120,21 @@ def scatter_chart(title: str, defences: Sequence[tuple[str, int, Share, Share]])
     return figure("".join(body), title=title, description=words)
 
 
+def cost_chart(title: str, defences: Sequence[tuple[str, int, float, Share]], *, x_title: str) -> str:
+    """Accuracy under attack against a cost, with its interval; names beside the marks."""
+    values = [value for _, _, value, _ in defences]
+    x = Scale(max(min(values), 0.1) / 1.3, 1.3 * max(values), axes.LEFT, axes.WIDTH - axes.RIGHT, log=True)
+    y = upright(min(1.0, 0.08 + max(share.interval.high for _, _, _, share in defences)))
+    body = [grid(x, y, x_title=x_title, x_text=lambda value: f"{value:g}", y_text=percent,
+                 y_title="accuracy under attack (CAA)")]
+    for name, tint, value, share in defences:
+        body.append(whisker(Point(value, share), x, y, tint=tint) + mark(
+            tint, x(value), y(share.mean), size=5, title=f"{name} at {value:g}: CAA {told(share)}"))
+    body.append(names_beside([(x(value), y(share.mean), name) for name, _, value, share in defences]))
+    words = "; ".join(f"{name} {percent(share.mean)} at {value:g}" for name, _, value, share in defences)
+    return figure("".join(body), title=title, description=words)
+
+
 def names_beside(marks: Sequence[tuple[float, float, str]]) -> str:
     """Names next to their marks; one that finds no free place is left to the legend."""
     parts = []

@@ -11,7 +11,15 @@ from dualmask.reporting.entries import WORST, Entry, Share
 from dualmask.reporting.findings import counted
 from dualmask.reporting.page_details import glossary, missing, provenance
 from dualmask.reporting.page_plots import plots
-from dualmask.reporting.page_tables import cost_table, detection_table, equal_to, main_table, paired_table, stands_on
+from dualmask.reporting.page_tables import (
+    cost_table,
+    defence_cost_table,
+    detection_table,
+    equal_to,
+    main_table,
+    paired_table,
+    stands_on,
+)
 from dualmask.reporting.report import Line, Report, Table
 from dualmask.reporting.report_tables import table_title
 from dualmask.reporting.reported import CAUTION
@@ -53,6 +61,7 @@ def html(report: Report) -> str:
         ("doubts", "Why you might not believe this", doubts(report)),
         ("figures", "Accuracy under attack", tables(report)),
         *([("detection", "Detection", detection_table(report))] if report.detections else []),
+        ("cost", "What defences cost", defence_cost_table(report)),
         ("plots", "Plots", all_plots(report, tints)),
         ("examples", "Examples", examples(report)),
         ("missing", "What is missing", missing(report)),
@@ -173,9 +182,10 @@ def all_plots(report: Report, tints: Mapping[str, int]) -> str:
     """Those of the first table open, the others folded."""
     parts = ['<p class="notes">Shaded bands and thin lines are 95 % intervals. Point at a mark for its figures.</p>']
     for place, table in enumerate(report.tables):
+        costs = {one.defence: one for one in report.costs if (one.data, one.encoder) == (table.data, table.encoder)}
         opened = " open" if place == 0 else ""
         parts.append(f'<details class="board"{opened}><summary><h3>{shown(table_title(table))}</h3></summary>'
-                     f"{plots(table, tints)}</details>\n")
+                     f"{plots(table, tints, costs)}</details>\n")
     return "".join(parts)
 
 

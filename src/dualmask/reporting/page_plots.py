@@ -4,7 +4,16 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from dualmask.reporting.axes import shown
-from dualmask.reporting.charts import class_chart, legend, query_chart, scatter_chart, survival_chart, sweep_chart
+from dualmask.reporting.charts import (
+    class_chart,
+    cost_chart,
+    legend,
+    query_chart,
+    scatter_chart,
+    survival_chart,
+    sweep_chart,
+)
+from dualmask.reporting.costs import Cost
 from dualmask.reporting.curves import (
     ClassRow,
     Fate,
@@ -28,7 +37,7 @@ MOST_CLASSES = 12  # that are plotted
 CLEAN, ROBUST = ("clean accuracy (CLA)", 0), ("under attack (CAA)", 1)
 
 
-def plots(table: Table, tints: Mapping[str, int]) -> str:
+def plots(table: Table, tints: Mapping[str, int], costs: Mapping[str, Cost]) -> str:
     """All plots of a table: first over all its attacks together, then attack by attack."""
     names = [(line.defence, tints[line.defence]) for line in table.lines]
     pool = pooled(table.lines, table.attacks)
@@ -36,7 +45,8 @@ def plots(table: Table, tints: Mapping[str, int]) -> str:
         return ('<p class="notes">No text was measured under every attack, so there is no plot of all together.</p>'
                 + legend(names) + queries(table, tints) + each_attack(table, tints))
     whole = "any of the attacks" if len(table.attacks) > 1 else table.attacks[0]
-    panels = [*spending(pool, tints, whole), scatter(pool, tints, whole), *sweep_panels(table, pool)]
+    panels = [*spending(pool, tints, whole), scatter(pool, tints, whole), *cost_panels(pool, tints, costs),
+              *sweep_panels(table, pool)]
     return (legend(names) + grid(panels) + uneven(table, pool) + classes(table, pool, tints) + queries(table, tints)
             + each_attack(table, tints))
 
@@ -73,6 +83,20 @@ def series(
 def scatter(pool: Pool, tints: Mapping[str, int], whole: str) -> str:
     shares = [(name, tints[name], *before_and_after(seeds)) for name, seeds in pool.items()]
     return scatter_chart(f"Clean accuracy against accuracy under {whole}", shares)
+
+
+def cost_panels(pool: Pool, tints: Mapping[str, int], costs: Mapping[str, Cost]) -> list[str]:
+    """Accuracy under attack against what training and an answer cost, where rows differ in it."""
+    kinds: list[tuple[str, str, Callable[[Cost], float | None]]] = [
+        ("Training cost", "passes for each batch of training", lambda one: one.training),
+        ("Cost of an answer", "passes for an answer, at most", lambda one: one.inference)]
+    panels = []
+    for title, x_title, spent in kinds:
+        points = [(name, tints[name], value, before_and_after(seeds)[1]) for name, seeds in pool.items()
+                  if name in costs and (value := spent(costs[name])) is not None]
+        if len({value for _, _, value, _ in points}) > 1:
+            panels.append(cost_chart(f"{title} against accuracy under attack", points, x_title=x_title))
+    return panels
 
 
 def before_and_after(seeds: Sequence[Sequence[Fate]]) -> tuple[Share, Share]:

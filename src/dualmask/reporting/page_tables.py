@@ -9,9 +9,11 @@ from dualmask.reporting.entries import WORST, Share, Worst
 from dualmask.reporting.findings import counted
 from dualmask.reporting.report import Gap, Line, Report, Table
 from dualmask.reporting.report_tables import (
+    COST,
     DETECTION,
     MODE_WORDS,
     attack_names,
+    defence_cost_rows,
     detection_rows,
     number,
     probability,
@@ -204,6 +206,12 @@ def cost_table(table: Table) -> str:
          "succeeded", "faults", "to come"], rows,
         label=f"What attacks cost, {table_title(table)}: queries, texts read and seconds per attacked text; words "
               "changed and similarity over successes")
+
+
+def defence_cost_table(report: Report) -> str:
+    """What defences cost."""
+    heads, *rows = defence_cost_rows(report)
+    return f'<p class="notes">{shown(COST)}</p>\n' + simple_table(heads, rows, label="What defences cost")
 
 
 def detection_table(report: Report) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from dualmask.evaluation.records import MODES, CellRecords, Loaded, Mode, Scores
 from dualmask.reporting.comparison import PairedTest, paired_tests
+from dualmask.reporting.costs import Cost, costs
 from dualmask.reporting.detections import Detected, detections
 from dualmask.reporting.doubts import find_doubts
 from dualmask.reporting.entries import (
@@ -137,6 +138,7 @@ class Report:
     entries: tuple[Entry, ...]
     worst: tuple[Worst, ...]
     detections: tuple[Detected, ...]  # of defences that are detectors
+    costs: tuple[Cost, ...]  # of every classifier
     doubts: tuple[Finding, ...]  # gravest first
     problems: tuple[str, ...]  # files that could not be read
     reported: ReportedTable
@@ -154,7 +156,7 @@ def build_report(
     worst = worst_cases(found)
     tables = make_tables(found, worst, beside)
     return Report(title=title, tables=tables, entries=tuple(found), worst=tuple(worst),
-                  detections=detections(found), doubts=tuple(find_doubts(found, worst, beside)),
+                  detections=detections(found), costs=costs(found), doubts=tuple(find_doubts(found, worst, beside)),
                   problems=tuple(loaded.problems), reported=beside,
                   records=sum(len(one.results) for one in loaded.cells), about=about(loaded.cells))
 

@@ -37,7 +37,8 @@ LEGEND = (
     "95 % bootstrap interval over texts and seeds leaves out 0. **Bold** is the highest of a column; within the "
     "intervals that is no ranking.")
 
-
+COST = ("Passes in training are those through the whole network for each batch that is learned from; the plain way "
+        "takes one of each. Seconds and memory are of the machine that is named, and compare on that one only.")
 DETECTION = (
     "These defences give each text a score of suspicion and flag it above a threshold. Positives are the attack's last "
     "words for the texts that it changed, whether they succeeded or not; in the mode transfer-successful that is those "
@@ -109,6 +110,7 @@ def markdown(report: Report) -> str:
         parts += table_parts(table)
     if report.detections:
         parts += ["## Detection", DETECTION, rendered(detection_rows(report))]
+    parts += ["## What defences cost", COST, rendered(defence_cost_rows(report))]
     if any(line.gaps or line.clean_gap for table in report.tables for line in table.lines):
         parts += ["## Reported beside measured", f"{CAUTION} Source: {report.reported.source}. 'far' marks a "
                   "difference of more than two deviations or, with one seed, a reported figure outside the interval.",
@@ -235,6 +237,15 @@ def detection_rows(report: Report) -> list[list[str]]:
                      averaged(one.auroc), figure(one.detected), figure(one.false_alarms), figure(one.restored),
                      figure(one.or_flagged), *(f"{count:,}" for count in one.texts), str(len(one.runs))])
     return rows
+
+
+def defence_cost_rows(report: Report) -> list[list[str]]:
+    """Every classifier; names in the first row."""
+    rows = [["data", "encoder", "defence", "passes for an answer", "forward passes a batch", "backward passes a batch",
+             "seconds an epoch", "peak memory, MB", "measured on"]]
+    return rows + [[one.data, one.encoder, one.defence, one.passes or NOTHING, number(one.forwards, ".2f"),
+                    number(one.backwards, ".2f"), number(one.seconds, ",.1f"), number(one.megabytes, ",.0f"),
+                    one.hardware or NOTHING] for one in report.costs]
 
 
 def averaged(found: Spread | None) -> str:

@@ -35,6 +35,7 @@ class Batch:
     mask_position: MaskPosition = "zero"  # which position embedding those masks get
     scores: Tensor | None = None  # how suspicious each token looked to the defence
     labels: Tensor | None = None  # (rows,)
+    examples: Tensor | None = None  # (rows,): in training, their numbers in the epoch's list
     seeds: Tensor | None = None  # (rows,), where a defence draws noise inside the network
 
     def __len__(self) -> int:
@@ -241,6 +242,16 @@ def packed(lengths: Sequence[int], *, rows: int, cells: int) -> Iterator[list[in
         batch.append(index)
     if batch:
         yield batch
+
+
+def bucketed(lengths: Sequence[int], size: int, draw: torch.Generator) -> list[list[int]]:
+    """Shuffled batches of like length: shuffle, sort within stretches of fifty batches, shuffle the batches."""
+    order = torch.randperm(len(lengths), generator=draw).tolist()
+    stretch = 50 * size
+    ordered = [row for start in range(0, len(order), stretch)
+               for row in sorted(order[start:start + stretch], key=lengths.__getitem__)]
+    batches = [ordered[start:start + size] for start in range(0, len(ordered), size)]
+    return [batches[place] for place in torch.randperm(len(batches), generator=draw).tolist()]
 
 
 def readable(text: Text) -> Text:

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The optimiser, its rate as a function of the step, and what memory it all took."""
+
+import math
+import sys
+from collections.abc import Iterator
+
+import torch
+
+from dualmask.options import TrainingOptions
+
+
+def make_optimiser(parameters: Iterator[torch.nn.Parameter], settings: TrainingOptions) -> torch.optim.Optimizer:
+    kind = torch.optim.AdamW if settings.optimiser == "adamw" else torch.optim.Adam
+    return kind(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True)
+
+
+def learning_rate(step: float, total: int, settings: TrainingOptions) -> float:
+    """The rate at a step, counted from 0: linear warm-up to the peak, then down to the final rate by the schedule."""
+    peak, final = settings.learning_rate, settings.final_rate
+    warm = settings.warmup if settings.warmup >= 1 else settings.warmup * total
+    if step < warm:
+        return peak * (step + 1) / math.ceil(warm)
+    if settings.schedule == "constant":
+        return peak
+    done = min(1.0, (step - warm) / max(1.0, total - warm))
+    return final + (peak - final) * (1 - done if settings.schedule == "linear" else (1 + math.cos(math.pi * done)) / 2)
+
+
+def peak_memory(device: torch.device) -> float:
+    """Megabytes that the GPU's tensors took at most or, without a GPU, that this process did, since they began."""
+    if device.type == "cuda":
+        return round(torch.cuda.max_memory_allocated(device) / 2**20, 1)
+    import resource  # not on every system
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (2**20 if sys.platform == "darwin" else 2**10), 1)

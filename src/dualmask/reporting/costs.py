@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a defence costs: passes in training and for an answer, time and memory, as the records tell them."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from dualmask.reporting.entries import Entry, Run, training_facts
+from dualmask.results import mean
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """Of one classifier, mean over seeds; None where records don't tell it."""
+
+    data: str
+    encoder: str
+    defence: str
+    forwards: float | None  # passes through the network for each batch that was learned from
+    backwards: float | None
+    seconds: float | None  # an epoch
+    megabytes: float | None  # at most
+    passes: str  # for an answer
+    hardware: str  # that seconds and megabytes are of
+
+    @property
+    def training(self) -> float | None:
+        """Both kinds of passes together, two for the plain way; the axis of a plot."""
+        return None if self.forwards is None or self.backwards is None else self.forwards + self.backwards
+
+    @property
+    def inference(self) -> float | None:
+        """The most passes that an answer may take."""
+        return max(map(float, re.findall(r"\d+", self.passes)), default=None)
+
+
+def costs(entries: Iterable[Entry]) -> tuple[Cost, ...]:
+    """One for each classifier of a report, in the order of the entries."""
+    runs: dict[tuple[str, str, str], dict[int, Run]] = {}
+    for one in entries:
+        for run in one.runs:
+            runs.setdefault(one.key[:3], {}).setdefault(run.seed, run)
+    return tuple(cost(place, list(seeds.values())) for place, seeds in runs.items())
+
+
+def cost(place: tuple[str, str, str], runs: list[Run]) -> Cost:
+    facts = [training_facts(run.records.header) for run in runs]
+    told = [given if isinstance(given := one.get("cost"), Mapping) else {} for one in facts]
+    steps = [numbered(one, "steps") for one in facts]
+    header = runs[0].records.header
+    about = header.get("about")
+    hardware = about.get("hardware") if isinstance(about, Mapping) else None
+    machine = hardware if isinstance(hardware, Mapping) else {}
+
+    def a_step(name: str) -> float | None:
+        return mean([passes / count for one, count in zip(told, steps, strict=True)
+                     if (passes := numbered(one, name)) is not None and count])
+
+    return Cost(
+        data=place[0], encoder=place[1], defence=place[2], forwards=a_step("forward_passes"),
+        backwards=a_step("backward_passes"), seconds=over(told, "seconds_per_epoch"),
+        megabytes=over(told, "peak_memory_mb"), passes=str(header.get("passes") or ""),
+        hardware=str(machine.get("gpu") or (f"{machine['cores']} cores" if "cores" in machine else "")))
+
+
+def over(told: Iterable[Mapping[str, object]], name: str) -> float | None:
+    return mean([value for one in told if (value := numbered(one, name)) is not None])
+
+
+def numbered(values: Mapping[str, object], name: str) -> float | None:
+    """A number out of a file, which may hold anything there."""
+    value = values.get(name)
+    return float(value) if type(value) in (int, float) and 0 <= value < 1e15 else None  # type: ignore[operator,arg-type]

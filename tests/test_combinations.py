@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Defences together."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from dualmask.classifier import DefendedClassifier
+from dualmask.defences import DEFENCES, build_defence, preset_training
+from dualmask.errors import OptionError
+from dualmask.text.examples import Dataset
+from dualmask.training import train
+
+Tiny = Callable[[str], Path]
+SHORT = {"epochs": 1, "max_length": 40, "learning_rate": 1e-3, "batch_size": 16, "seed": 3}
+TEXTS = ["the movie was good", "a bad plot", "unable movies rarely !", ""]
+
+
+@pytest.mark.parametrize("name", ["ddm+freelb++", "freelb+++ddm", "ranmask+fat", "fgws+freelb", "textrs+freelb"])
+def test_combinations_train_save_and_load(name: str, tiny: Tiny, data: Dataset, tmp_path: Path) -> None:
+    options = {"steps": 2} if "freelb" in name else {}
+    options |= {"votes": 4} if hasattr(DEFENCES.find(name).Options(), "votes") else {}
+    classifier = train(data, encoder=tiny("bert"), defence=name, options=options, training=SHORT, progress=False,
+                       out=tmp_path / "model")
+    again = DefendedClassifier.load(tmp_path / "model", device="cpu")
+    assert again.defence.name == name and again.defence.options_as_dict() == classifier.defence.options_as_dict()
+    before, after = (one.predict(TEXTS).probabilities for one in (classifier, again))
+    assert torch.equal(before, after)
+
+
+def test_each_acts_where_it_would_alone(tiny: Tiny, data: Dataset) -> None:
+    both = train(data, encoder=tiny("bert"), defence="ddm+freelb++", options={"steps": 2}, training=SHORT,
+                 progress=False)
+    alone = DefendedClassifier(both.model, both.encode.tokenizer, build_defence("ddm"), labels=both.labels,
+                               max_length=40)
+    alone.fit_defence(data.train)
+    assert both.predict(TEXTS, explain=True).masked == alone.predict(TEXTS, explain=True).masked
+    assert torch.equal(both.predict(TEXTS).probabilities, alone.predict(TEXTS).probabilities)
+    cost = both.facts["cost"]
+    assert isinstance(cost, dict) and cost["forward_passes"] == cost["backward_passes"] == 2 * 6
+
+
+def test_without_steps_up_a_combination_is_its_other_half(tiny: Tiny, data: Dataset) -> None:
+    """One step of no size teaches what DDM alone teaches, but for dropout, which gets another seed."""
+    options = {"steps": 1, "start": 0.0}
+    both, alone = (train(data, encoder=tiny("bert"), defence=name, options=chosen, training=SHORT, progress=False)
+                   for name, chosen in (("ddm+freelb++", options), ("ddm", {})))
+    assert both.facts["cost"]["forward_passes"] == alone.facts["cost"]["forward_passes"] == 6  # type: ignore[index]
+
+
+@pytest.mark.parametrize(("name", "reason"), [
+    ("ranmask+safer", "what is shown in training"), ("ddm+mi4d", "what is shown in training"),
+    ("rsmi+freelb", "how often a batch is learned from"), ("freelb+fat", "how often a batch is learned from"),
+    ("fgws+ddm", "what is asked at inference"), ("ddm+ddm", "what is shown in training"),
+])
+def test_what_makes_no_sense_is_refused_with_the_reason(name: str, reason: str) -> None:
+    with pytest.raises(OptionError, match=reason):
+        build_defence(name)
+
+
+def test_unknown_parts_are_named() -> None:
+    with pytest.raises(OptionError, match="unknown defence 'ddm\\+freelbx'"):
+        build_defence("ddm+freelbx")
+
+
+def test_options_and_presets_of_both() -> None:
+    defence = build_defence("ddm+freelb++", options={"test_rate": 0.2, "steps": 4})
+    assert defence.options_as_dict() | {"test_rate": 0.2, "steps": 4} == defence.options_as_dict()
+    paper = build_defence("ddm+freelb++", preset="paper").options_as_dict()
+    assert paper["test_rate"] == 0.3 and paper["steps"] == 10
+    assert preset_training("ddm+freelb++", "paper").learning_rate == 2e-5
+    with pytest.raises(OptionError, match="between 0 and 1"):
+        build_defence("ddm+freelb++", options={"test_rate": 7})
+    with pytest.raises(OptionError, match="at least 1"):
+        build_defence("ddm+freelb++", options={"steps": 0})
+
+
+def test_options_that_two_have_carry_the_defences_name() -> None:
+    kind = DEFENCES.find("textrs+fat")
+    names = set(kind.Options.__dataclass_fields__)
+    assert {"textrs_start", "fat_start"} & names == set() and "start" in names  # textrs has none
+    card = kind.card()
+    assert "textrs" in card.summary and "Acts at" in card.sections
+
+
+def test_what_one_can_certify_both_can(tiny: Tiny, data: Dataset) -> None:
+    from dualmask.evaluation.certification import CertifyingOptions, certify
+
+    few = CertifyingOptions(samples=3, selection=5, draws=20)
+    for name, options in (("ranmask+freelb", {"rate": 0.9, "steps": 1, "votes": 4}), ("ddm+freelb", {"steps": 1})):
+        classifier = train(data, encoder=tiny("bert"), defence=name, options=options, training=SHORT, progress=False)
+        found = certify(classifier, data.train, CertifyingOptions(samples=3) if "ddm" in name else few)
+        assert len(found.records) == 3 and all(one.radius >= -1 for one in found.records)
+
+
+def test_attacks_that_know_a_part_know_the_combination(tiny: Tiny, data: Dataset) -> None:
+    from attack_stand_ins import stand_ins
+
+    from dualmask.attacks import aware_of, build_attack
+    from dualmask.attacks.running import Assault
+
+    assert aware_of("ddm+freelb++") == aware_of("ddm") and aware_of("ranmask+fat") == []
+    classifier = train(data, encoder=tiny("bert"), defence="ddm+freelb", options={"steps": 1}, training=SHORT,
+                       progress=False)
+    attack = build_attack("frequent", tools=stand_ins())
+    found = list(Assault(classifier, attack, measure=None).run(list(enumerate(data.train[:2]))))
+    assert len(found) == 2 and not any(one.outcome.endswith("-error") for one in found)
