@@ -407,3 +407,8 @@ def test_together_with_steps_on_embeddings_it_still_takes_one_pass_a_step(start:
 def test_the_card_and_presets() -> None:
     assert set(ADFAR.card().sections) == {"Paper", "Idea", "Acts at", "Deviations", "Relations"}
     assert ADFAR.presets["paper"].options == {"queries": None} and ADFAR.noise.fget(ADFAR()) == "text"  # type: ignore[attr-defined]
+
+
+def test_it_says_how_many_passes_a_text_takes(tiny: Tiny, data: Dataset) -> None:
+    defence = of(untrained(tiny, data))
+    assert (defence.views, defence.pass_count, ADFAR.passes) == (2, "1 to 2", "1 to 2")

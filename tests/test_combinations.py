@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Defences together."""
 
+import copy
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +12,8 @@ import torch
 from dualmask.classifier import DefendedClassifier
 from dualmask.defences import DEFENCES, build_defence, preset_training
 from dualmask.errors import OptionError
+from dualmask.integration import defend
+from dualmask.models.encoders import load_encoder
 from dualmask.text.examples import Dataset
 from dualmask.training import train
 
@@ -53,7 +57,8 @@ def test_without_steps_up_a_combination_is_its_other_half(tiny: Tiny, data: Data
 @pytest.mark.parametrize(("name", "reason"), [
     ("ranmask+safer", "what is shown in training"), ("ddm+mi4d", "what is shown in training"),
     ("rsmi+freelb", "how often a batch is learned from"), ("freelb+fat", "how often a batch is learned from"),
-    ("fgws+ddm", "what is asked at inference"), ("ddm+ddm", "what is shown in training"),
+    ("fgws+ddm", "what is asked at inference"), ("ddm+ddm", "stands twice"), ("a2t+a2t", "stands twice"),
+    ("a2t+safer", "leads gradients back to words"), ("a2t+adfar", "both add examples|leads gradients back"),
 ])
 def test_what_makes_no_sense_is_refused_with_the_reason(name: str, reason: str) -> None:
     with pytest.raises(OptionError, match=reason):
@@ -107,3 +112,26 @@ def test_attacks_that_know_a_part_know_the_combination(tiny: Tiny, data: Dataset
     attack = build_attack("frequent", tools=stand_ins())
     found = list(Assault(classifier, attack, measure=None).run(list(enumerate(data.train[:2]))))
     assert len(found) == 2 and not any(one.outcome.endswith("-error") for one in found)
+
+
+def test_combinations_can_be_copied(tiny: Tiny, data: Dataset) -> None:
+    model, tokenizer = load_encoder(tiny("bert"), list(data.labels))
+    classifier = defend(model, tokenizer, [example.text for example in data.train], defence="ddm+freelb++",
+                        max_length=40)
+    before = classifier.predict(TEXTS).probabilities
+    for other in (copy.deepcopy(classifier), pickle.loads(pickle.dumps(classifier))):
+        assert torch.equal(other.predict(TEXTS).probabilities, before)
+        assert other.defence.options_as_dict() == classifier.defence.options_as_dict()
+
+
+def test_what_learns_in_training_can_not_be_wrapped_around_a_trained_model(tiny: Tiny, data: Dataset) -> None:
+    model, tokenizer = load_encoder(tiny("bert"), list(data.labels))
+    for name in ("ib", "ib+freelb"):
+        with pytest.raises(OptionError, match="train one with"):
+            defend(model, tokenizer, [example.text for example in data.train], defence=name, max_length=40)
+    with pytest.raises(OptionError, match="'fgws' sets thresholds"):
+        defend(model, tokenizer, [example.text for example in data.train], defence="fgws+freelb", max_length=40)
+
+
+def test_passes_are_those_of_the_part_that_asks() -> None:
+    assert build_defence("rsmi+ttso").pass_count == build_defence("rsmi").pass_count

@@ -226,8 +226,26 @@ def test_training_asks_after_each_epoch_and_keeps_what_it_found(
     assert len(asked) == 2
     again = DefendedClassifier.load(tmp_path / "model", device="cpu")
     assert float(flooding(again).level) == float(flooding(found).level)
-    best = int(str(found.facts["best_epoch"]))
-    assert float(flooding(found).level) == (0.25 if best == 3 else 0.0)
+    assert found.facts["best_epoch"] == 3, "weights from before the flood are not kept, however good"
+    assert float(flooding(found).level) == 0.25
+
+
+def test_only_flooded_weights_are_ready(tiny: Tiny, data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    told(monkeypatch, (0.3, 0.4), (-0.1, 0.125))
+    found = classifier(tiny, data)
+    ready = []
+    for epoch in range(4):
+        levels(found, [epoch])
+        ready.append(found.defence.is_ready(epoch))
+    assert ready == [False, False, True, True]
+    for level in (0.0, 0.25):
+        assert classifier(tiny, data, level=level).defence.is_ready(0), "a level that is given floods from the start"
+
+
+def test_a_level_that_was_never_found_shows(tiny: Tiny, data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    told(monkeypatch, (0.3, 0.4))
+    found = train(data, encoder=tiny("bert"), defence="floodingx", training=SHORT, progress=False)
+    assert found.facts["best_epoch"] == 2 and float(flooding(found).level) == 0
 
 
 @pytest.mark.parametrize("name", ["freelb+++floodingx", "ddm+floodingx"])

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from dualmask.classifier import DefendedClassifier
 from dualmask.defences import DEFENCES
+from dualmask.defences.fat import FAT
 from dualmask.defences.mvp import MVP, MVPOptions
 from dualmask.errors import DualmaskError, OptionError
 from dualmask.models.encoders import hidden_states, load_encoder
@@ -364,3 +365,23 @@ def test_pairs_are_asked_about_too(tiny: Tiny) -> None:
                                        "[CLS] x [SEP] y the plot was [MASK] ! [SEP]"]
     assert found.token_type_ids[1].tolist() == [0, 0, 0] + [1] * 7
     assert torch.isfinite(classifier.predict([("x", "y")]).probabilities).all()
+
+
+@pytest.mark.parametrize("family", [*ABSOLUTE, *RELATIVE])
+def test_weights_that_learn_are_those_that_get_a_gradient(family: str, tiny: Tiny) -> None:
+    """Processes that train together wait for every weight that may learn."""
+    classifier = guarded(tiny(family), **(LETTERS if family == "roberta" else {}))
+    texts = ["the movie was good", "a bad plot"]
+    batch = classifier.defence.training_view(texts, [1, 0], classifier.encode, torch.Generator())
+    classifier.network.train()
+    classifier.defence.loss(classifier.network, batch)[0].backward()  # type: ignore[no-untyped-call]
+    found = {name: weight.grad is not None for name, weight in classifier.network.named_parameters()}
+    assert found == {name: weight.requires_grad for name, weight in classifier.network.named_parameters()}
+    assert not all(found.values())
+
+
+def test_fat_keeps_signs_of_every_template(tiny: Tiny, data: Dataset) -> None:
+    found = train(data, encoder=tiny("bert"), defence="mvp+fat", options={"templates": TEMPLATES}, training=SHORT,
+                  progress=False)
+    fat = next(part for part in found.defence.modules() if isinstance(part, FAT))
+    assert len(fat._signs) == 2 * int(str(found.facts["rows"]["train"]))  # type: ignore[index]

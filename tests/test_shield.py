@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from dualmask.classifier import DefendedClassifier
 from dualmask.defences import DEFENCES
+from dualmask.defences.base import Defence
 from dualmask.defences.shield import SHIELD, SHIELDOptions
 from dualmask.errors import OptionError
 from dualmask.models.encoders import hidden_states, load_encoder
@@ -59,6 +60,8 @@ def taught(classifier: DefendedClassifier, texts: list[str] = TEXTS) -> Batch:
 def begin(classifier: DefendedClassifier, epoch: int) -> None:
     """What the training loop does at the start of an epoch."""
     classifier.defence.augment([], epoch, torch.Generator(), classifier)
+    classifier.defence.train()
+    experts_of(classifier).eval()  # but without dropout
 
 
 def gradients(module: nn.Module) -> dict[str, Tensor]:
@@ -281,6 +284,29 @@ def test_a_patched_encoder_stays_as_it_was(tiny: Tiny, data: Dataset) -> None:
     fresh = guarded(tiny)
     torch.manual_seed(0)
     assert not torch.equal(experts_of(fresh).switch.weight, experts_of(classifier).switch.weight)
+
+
+def test_the_encoder_is_frozen_only_while_it_is_trained(tiny: Tiny) -> None:
+    classifier = guarded(tiny, warm=1)
+    seen = []
+    for epoch in (0, 1, 2):
+        classifier.defence.augment([], epoch, torch.Generator(), classifier)
+        for mode in (True, False):
+            classifier.network.train(mode)
+            seen.append({weight.requires_grad for weight in classifier.model.parameters()})
+    assert seen == [{True}, {True}, {False}, {True}, {False}, {True}]
+    assert all(weight.requires_grad for weight in experts_of(classifier).parameters())
+    assert SHIELD.tune is Defence.tune, "it sets no thresholds"
+
+
+def test_several_processes_are_refused(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    from accelerate import PartialState
+
+    classifier = guarded(tiny)
+    begin(classifier, 0)
+    monkeypatch.setitem(PartialState._shared_state, "num_processes", 2)
+    with pytest.raises(OptionError, match="2 processes"):
+        begin(classifier, 0)
 
 
 def test_a_warm_encoder_learns_until_it_is_frozen(tiny: Tiny, data: Dataset) -> None:

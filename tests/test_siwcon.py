@@ -159,6 +159,46 @@ def test_the_comparison_teaches_and_the_influence_leaves_no_gradient(tiny: Tiny,
     assert not torch.allclose(*grads)
 
 
+def test_a_batch_takes_three_passes_and_its_first_goes_back_twice(tiny: Tiny, data: Dataset) -> None:
+    found = classifier(tiny, data)
+    batch = found.encode(TEXTS[:2]).with_labels([1, 0])
+    network = Listening(found.network)
+    found.network.zero_grad()
+    loss, _ = found.defence.loss(network, batch)
+    assert len(network.asked) == 3 and all(weight.grad is None for weight in found.network.parameters())
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert all(weight.grad is not None for weight in found.network.parameters())
+
+
+def test_influence_is_that_on_the_answer_which_was_given(tiny: Tiny, data: Dataset) -> None:
+    """With words moved, and a network that answers for others: tokens without influence there are hidden last."""
+    found = classifier(tiny, data, rate=0.3)
+    batch = found.encode(TEXTS[:1]).with_labels([1])
+    assert batch.lengths.tolist() == [7]
+    asked: list[Batch] = []
+
+    def third_and_fifth(view: Batch, embeddings: Tensor | None = None, *, states: bool = False) -> Tensor:
+        asked.append(view)
+        if states:
+            return found.network(view, embeddings, states=True)
+        assert embeddings is not None
+        return torch.stack([2 * embeddings[:, 3].sum(dim=1) + embeddings[:, 5].sum(dim=1), torch.ones(1)], dim=1)
+
+    words = torch.zeros_like(found.model.get_input_embeddings()(batch.input_ids)).detach()
+    found.defence.loss(third_and_fifth, batch, words)
+    hidden = asked[1].input_ids[0] != batch.input_ids[0]
+    assert hidden[3] and hidden[5]
+
+
+def test_several_rows_of_a_text_are_refused(tiny: Tiny, data: Dataset) -> None:
+    options: dict[str, object] = {"templates": ["a [MASK] plot . {}", "{} [MASK]"]}
+    with pytest.raises(OptionError, match="training=one"):
+        train(data, encoder=tiny("bert"), defence="siwcon+mvp", options=options, training=SHORT, progress=False)
+    found = train(data, encoder=tiny("bert"), defence="siwcon+mvp", options={**options, "training": "one"},
+                  training=SHORT, progress=False)
+    assert torch.isfinite(found.predict(TEXTS).probabilities).all()
+
+
 def test_words_that_were_moved_stay_moved_where_they_are_not_hidden(tiny: Tiny, data: Dataset) -> None:
     found = classifier(tiny, data)
     batch = found.encode(TEXTS[:2]).with_labels([1, 0])

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -60,6 +61,15 @@ def test_cosine_schedule_ends_at_the_final_rate() -> None:
     assert learning_rate(0, 100, settings) == 1.0
     assert learning_rate(50, 100, settings) == pytest.approx(0.55)
     assert learning_rate(100, 100, settings) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(("warmup", "pace"), [(2, 0.25), (0.2, 0.25), (3, 0.4), (0.25, 1)])
+def test_warm_up_never_overshoots(warmup: float, pace: float) -> None:
+    """Where a defence adds examples, an epoch has more steps, and each is a fraction of one."""
+    settings = TrainingOptions(learning_rate=1.0, warmup=warmup)
+    rates = [learning_rate(step * pace, 10, settings) for step in range(int(10 / pace))]
+    peak = rates.index(max(rates))
+    assert max(rates) == 1.0 and rates[:peak + 1] == sorted(rates[:peak + 1])
 
 
 def test_constant_schedule_stays() -> None:
@@ -130,6 +140,23 @@ def test_training_stops_when_patience_ends(tiny: Tiny, data: Dataset) -> None:
     classifier = train(data, encoder=tiny("bert"), progress=False,
                        training={**FAST, "epochs": 30, "patience": 2, "learning_rate": 0.0})
     assert (classifier.facts["best_epoch"], classifier.facts["epochs_run"]) == (1, 3)
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_defence_that_never_began_is_told(resumed: bool, tiny: Tiny, data: Dataset, tmp_path: Path) -> None:
+    given = {"encoder": tiny("bert"), "defence": "shield", "progress": False, "out": tmp_path}
+    with pytest.warns(UserWarning, match=r"'shield' had not begun.*epoch 2.*raise epochs \(now 2\)"):
+        if resumed:
+            unfinished(tiny, data, tmp_path, defence="shield")
+        found = train(data, training=FAST, resume=resumed, **given)  # type: ignore[arg-type]
+    assert found.facts["ready"] is False and found.facts["best_epoch"] == 2
+
+
+def test_a_defence_that_began_is_not_warned_of(tiny: Tiny, data: Dataset) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = train(data, encoder=tiny("bert"), defence="shield", options={"warm": 1}, training=FAST, progress=False)
+    assert found.facts["ready"] is True and found.facts["best_epoch"] == 2
 
 
 def test_validation_sees_the_defence_unless_told_otherwise(
@@ -303,7 +330,7 @@ training.train(Dataset("toy", ("bad", "good"), *rows), encoder={str(tiny('bert')
     assert equal(weights(resumed), weights(train(data, encoder=tiny("bert"), training=FAST, progress=False)))
 
 
-def unfinished(tiny: Tiny, data: Dataset, out: Path, *, overwrite: bool = False) -> None:
+def unfinished(tiny: Tiny, data: Dataset, out: Path, *, overwrite: bool = False, defence: str = "ddm") -> None:
     """Leave a folder as a run does that ended after its first epoch."""
     real = training.Run.end_of_epoch
 
@@ -314,7 +341,8 @@ def unfinished(tiny: Tiny, data: Dataset, out: Path, *, overwrite: bool = False)
     training.Run.end_of_epoch = ending  # type: ignore[method-assign]
     try:
         with pytest.raises(KilledError):
-            train(data, encoder=tiny("bert"), training=FAST, out=out, overwrite=overwrite, progress=False)
+            train(data, encoder=tiny("bert"), defence=defence, training=FAST, out=out, overwrite=overwrite,
+                  progress=False)
     finally:
         training.Run.end_of_epoch = real  # type: ignore[method-assign]
 

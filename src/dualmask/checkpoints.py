@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints of a training run: safetensors and JSON in a folder that appears whole or not at all."""
+"""The folder of a training run, and its checkpoints: safetensors and JSON that appear whole or not at all."""
 
 import json
 import shutil
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from dualmask.errors import ModelFileError, OptionError, ResourceError
 
 State = dict[str, Tensor]
+OWN = ("training.jsonl", "checkpoint.partial")  # all that a run leaves that ended before its first checkpoint
 
 
 @dataclass
@@ -24,10 +25,14 @@ class Progress:
     step: int = 0
     best_accuracy: float = -1.0
     best_epoch: int = 0
+    best_ready: bool = False  # all that the defence does had begun by then
     waited: int = 0  # epochs without a better one
     seconds: float = 0.0
-    forwards: int = 0  # passes of a batch through the network, as far as training asked for them
+    forwards: int = 0  # passes through the network, as far as training asked for them
     backwards: int = 0
+    forward_texts: int = 0  # rows of these passes
+    backward_texts: int = 0
+    megabytes: float = 0.0  # at most
     finished: bool = False
 
 
@@ -104,6 +109,34 @@ def found(out: Path) -> list[Path]:
 def remove(out: Path) -> None:
     for folder in [*out.glob("checkpoint-*-*"), out / "checkpoint.partial"]:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def check_folder(out: Path, *, resume: bool, overwrite: bool) -> None:
+    """What a folder holds already is never lost unasked."""
+    if out.exists() and not out.is_dir():
+        raise OptionError(f"{out} is a file; give a folder to save the model in.")
+    held = holding(out)
+    if held and not overwrite and not (resume and held == "an unfinished run"):
+        remedy = "resume it, " if held == "an unfinished run" else ""
+        raise OptionError(f"{out} already holds {held}: {remedy}choose another folder, or overwrite it.")
+
+
+def holding(out: Path) -> str:
+    """What a folder holds that training would replace."""
+    if found(out):
+        return "an unfinished run"
+    if (out / "dualmask.json").exists():
+        return "a saved model"
+    others = sorted(path.name for path in out.iterdir() if path.name not in OWN) if out.is_dir() else []
+    return f"other files ({', '.join(others[:4])})" if others else ""
+
+
+def clear_folder(out: Path, *, resume: bool) -> None:
+    """Make the folder; where nothing is to be resumed, take away an earlier run."""
+    out.mkdir(parents=True, exist_ok=True)
+    if not (resume and found(out)):
+        remove(out)
+        (out / "training.jsonl").unlink(missing_ok=True)  # an earlier model stays until the new one is saved
 
 
 def network_state(network: nn.Module) -> State:

@@ -12,6 +12,7 @@ from torch import Tensor
 from dualmask.classifier import DefendedClassifier
 from dualmask.defences import build_defence
 from dualmask.defences.base import Defence
+from dualmask.defences.combination import Combined
 from dualmask.errors import DataError, EncoderError, OptionError
 from dualmask.masking.budget import mask_budget
 from dualmask.masking.insertion import insert_masks
@@ -75,13 +76,23 @@ def defend(
                         "word frequencies are counted there.")
     labels = [str(label) for _, label in sorted((model.config.id2label or {}).items())]
     guard = build_defence(defence, preset=preset, options=options)
-    if type(guard).tune is not Defence.tune and not validation:
-        raise OptionError(f"the defence '{guard.name}' sets thresholds on held-out texts; give some with their "
-                          "classes: validation=[(text, class number), ...].")
+    check_wrapping(guard, held_out=bool(validation))
     classifier = DefendedClassifier(model, tokenizer, guard, labels=labels, max_length=max_length,
                                     facts={"defended_after_training": True, "preset": preset})
+    if any(True for _ in guard.parameters()):
+        raise OptionError(f"the defence '{guard.name}' has parts that learn while the classifier does, so that it "
+                          "can't be wrapped around one that is trained; train one with dualmask.train(defence=...).")
     classifier.fit_defence([Example(text, 0) for text in train_texts])
     classifier.network.eval()
     if validation:
         classifier.tune_defence([Example(text, label) for text, label in validation])
     return classifier
+
+
+def check_wrapping(guard: Defence, *, held_out: bool) -> None:
+    """Refuse what a trained classifier can't be given afterwards."""
+    parts = guard.each if isinstance(guard, Combined) else [guard]
+    tuned = [part.name for part in parts if type(part).tune is not Defence.tune]
+    if tuned and not held_out:
+        raise OptionError(f"the defence '{tuned[0]}' sets thresholds on held-out texts; give some with their classes: "
+                          "validation=[(text, class number), ...].")

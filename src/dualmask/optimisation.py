@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The optimiser, its rate as a function of the step, and what memory it all took."""
+"""The optimiser, its rate as a function of the step, and on what device, in how much memory."""
 
 import math
 import sys
@@ -20,15 +20,26 @@ def learning_rate(step: float, total: int, settings: TrainingOptions) -> float:
     peak, final = settings.learning_rate, settings.final_rate
     warm = settings.warmup if settings.warmup >= 1 else settings.warmup * total
     if step < warm:
-        return peak * (step + 1) / math.ceil(warm)
+        return peak * min(1.0, (step + 1) / math.ceil(warm))  # steps of a longer epoch are fractions of one
     if settings.schedule == "constant":
         return peak
     done = min(1.0, (step - warm) / max(1.0, total - warm))
     return final + (peak - final) * (1 - done if settings.schedule == "linear" else (1 + math.cos(math.pi * done)) / 2)
 
 
+def device_name(device: torch.device) -> str:
+    """What was measured on: the GPU, or how much of the CPU."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
+
+
+def forget_peak(device: torch.device) -> None:
+    """Begin to measure anew; what a process took from its system can't be forgotten."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+
+
 def peak_memory(device: torch.device) -> float:
-    """Megabytes that the GPU's tensors took at most or, without a GPU, that this process did, since they began."""
+    """Megabytes that the GPU's tensors took at most since `forget_peak`; without a GPU, that this process ever did."""
     if device.type == "cuda":
         return round(torch.cuda.max_memory_allocated(device) / 2**20, 1)
     import resource  # not on every system

@@ -4,6 +4,7 @@
 import json
 import math
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -15,13 +16,13 @@ import torch
 from torch import Tensor
 
 from dualmask import __version__, checkpoints
-from dualmask.checkpoints import Progress, State, network_state
+from dualmask.checkpoints import Progress, State, check_folder, clear_folder, network_state
 from dualmask.classifier import DefendedClassifier
 from dualmask.defences import build_defence, preset_training
 from dualmask.defences.base import Network
 from dualmask.errors import DataError, OptionError
 from dualmask.models.encoders import load_encoder
-from dualmask.optimisation import learning_rate, make_optimiser, peak_memory
+from dualmask.optimisation import device_name, forget_peak, learning_rate, make_optimiser, peak_memory
 from dualmask.options import TrainingOptions
 from dualmask.seeds import generator, seed_layers
 from dualmask.text.encoding import Batch, bucketed
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 CHECKPOINT_SECONDS = 300.0
 LOG_STEPS = 25
 VALIDATION_VIEWS = 5  # of a defence that votes: epochs are judged by few, the final accuracies by all
-OWN = ("training.jsonl", "checkpoint.partial")  # all that a run leaves that ended before its first checkpoint
 
 
 def train(
@@ -104,16 +104,25 @@ class Run:
             if self.accelerator.device.type == "cuda":
                 torch.cuda.synchronize()
             self.state.seconds = before + time.perf_counter() - started
+            self.measure_memory()
             self.end_of_epoch()
         network.load_state_dict(self.best)
         network.eval()
+        if not self.state.best_ready:
+            warnings.warn(f"the defence '{self.classifier.defence.name}' had not begun, or not with all it does, by "
+                          f"epoch {self.state.best_epoch}, the last, whose weights are kept: raise epochs (now "
+                          f"{self.settings.epochs}), or let it begin earlier (see its card's options).", stacklevel=3)
 
     def epoch(self) -> Iterator[None]:
         """Train on what is left of the epoch at hand."""
         state, settings, seed = self.state, self.settings, self.settings.seed
         defence, encode = self.classifier.defence, self.classifier.encode
+        forget_peak(self.accelerator.device)
+        self.classifier.network.take()  # validation is no cost of training
+        self.classifier.network.take_texts()
         examples = defence.augment(self.examples, state.epoch, generator(seed, "augment", state.epoch),
                                    self.classifier)
+        self.count_passes()
         batches = bucketed(self.lengths(examples), settings.batch_size, generator(seed, "order", state.epoch))
         self.classifier.network.train()
         self.pace = self.steps_per_epoch / len(batches)
@@ -133,6 +142,7 @@ class Run:
                 batch_accuracy(answer, batch) if state.step % LOG_STEPS == 0 else None))
             yield
             if time.monotonic() - saved > CHECKPOINT_SECONDS:
+                self.measure_memory()
                 self.checkpoint()
                 saved = time.monotonic()
 
@@ -148,7 +158,6 @@ class Run:
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         defence, network = self.classifier.defence, self.classifier.network
-        network.take()  # what was asked between batches is no cost of training
         with torch.autocast(self.accelerator.device.type, torch.bfloat16, enabled=self.half_precision):
             loss, answer = defence.learn(partial(defence.loss, self.wrapped), batch, self.backward)
         parameters = network.parameters()
@@ -158,9 +167,18 @@ class Run:
             torch.nn.utils.clip_grad_value_(parameters, settings.clip_at)
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
-        forwards, backwards = network.take()
-        self.state.forwards, self.state.backwards = self.state.forwards + forwards, self.state.backwards + backwards
+        self.count_passes()
         return loss.detach(), answer.detach()
+
+    def count_passes(self) -> None:
+        """All since the last time: those that taught, and those of attacks before an epoch."""
+        state, network = self.state, self.classifier.network
+        passes, texts = network.take(), network.take_texts()
+        state.forwards, state.backwards = state.forwards + passes[0], state.backwards + passes[1]
+        state.forward_texts, state.backward_texts = state.forward_texts + texts[0], state.backward_texts + texts[1]
+
+    def measure_memory(self) -> None:
+        self.state.megabytes = max(self.state.megabytes, peak_memory(self.accelerator.device))
 
     def backward(self, loss: Tensor) -> None:
         with torch.autocast(self.accelerator.device.type, enabled=False):
@@ -198,6 +216,7 @@ class Run:
         state.epoch, state.batch = state.epoch + 1, 0
         if (ready and accuracy > state.best_accuracy) or (not self.best and state.epoch == self.settings.epochs):
             state.best_accuracy, state.best_epoch, state.waited = accuracy, state.epoch, 0
+            state.best_ready = ready
             self.best = network_state(self.classifier.network)
         elif ready:
             state.waited += 1
@@ -240,34 +259,6 @@ def validation_split(data: Dataset, settings: TrainingOptions) -> tuple[Sequence
     return fitted, held_out
 
 
-def check_folder(out: Path, *, resume: bool, overwrite: bool) -> None:
-    """What a folder holds already is never lost unasked."""
-    if out.exists() and not out.is_dir():
-        raise OptionError(f"{out} is a file; give a folder to save the model in.")
-    held = holding(out)
-    if held and not overwrite and not (resume and held == "an unfinished run"):
-        remedy = "resume it, " if held == "an unfinished run" else ""
-        raise OptionError(f"{out} already holds {held}: {remedy}choose another folder, or overwrite it.")
-
-
-def holding(out: Path) -> str:
-    """What a folder holds that training would replace."""
-    if checkpoints.found(out):
-        return "an unfinished run"
-    if (out / "dualmask.json").exists():
-        return "a saved model"
-    others = sorted(path.name for path in out.iterdir() if path.name not in OWN) if out.is_dir() else []
-    return f"other files ({', '.join(others[:4])})" if others else ""
-
-
-def clear_folder(out: Path, *, resume: bool) -> None:
-    """Make the folder; where nothing is to be resumed, take away an earlier run."""
-    out.mkdir(parents=True, exist_ok=True)
-    if not (resume and checkpoints.found(out)):
-        checkpoints.remove(out)
-        (out / "training.jsonl").unlink(missing_ok=True)  # an earlier model stays until the new one is saved
-
-
 def fingerprint(data: Dataset) -> dict[str, object]:
     """How many rows each part has, and a hash of them all, so that a run is never resumed on other data."""
     digest = blake2b(digest_size=8)
@@ -277,15 +268,26 @@ def fingerprint(data: Dataset) -> dict[str, object]:
     return {**{name: len(part) for name, part in parts.items()}, "hash": digest.hexdigest()}
 
 
+def cost(run: Run) -> dict[str, object]:
+    """What training took, over all processes where texts are counted; plain is a text forward and back an epoch."""
+    state, accelerator = run.state, run.accelerator
+    texts = torch.tensor([state.forward_texts, state.backward_texts], device=accelerator.device)
+    if accelerator.num_processes > 1:
+        texts = accelerator.reduce(texts, "sum")
+    forwards, backwards = texts.tolist()
+    return {"examples": len(run.examples), "epochs": state.epoch, "forward_texts": forwards,
+            "backward_texts": backwards, "forward_passes": state.forwards, "backward_passes": state.backwards,
+            "seconds_per_epoch": round(state.seconds / max(1, state.epoch), 2), "peak_memory_mb": state.megabytes,
+            "device": device_name(accelerator.device)}
+
+
 def outcome(run: Run, data: Dataset) -> dict[str, object]:
     """What the run measured: accuracies on held-out texts, with the defence on and off."""
     state = run.state
     found: dict[str, object] = {
         "best_epoch": state.best_epoch, "epochs_run": state.epoch, "steps": state.step,
         "seconds": round(state.seconds, 1), "validation_accuracy": round(state.best_accuracy, 4),
-        "cost": {"forward_passes": state.forwards, "backward_passes": state.backwards,
-                 "seconds_per_epoch": round(state.seconds / max(1, state.epoch), 2),
-                 "peak_memory_mb": peak_memory(run.classifier.device)}}
+        "ready": state.best_ready, "cost": cost(run)}
     if data.test:
         found["test_accuracy"] = round(run.classifier.accuracy(data.test), 4)
         found["test_accuracy_undefended"] = round(run.classifier.accuracy(data.test, defended=False), 4)

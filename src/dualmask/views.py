@@ -27,24 +27,32 @@ class DefendedNetwork(nn.Module):
         super().__init__()
         self.model = model
         self.defence = defence
-        self._forwards = self._backwards = 0
+        self._passes, self._texts = [0, 0], [0, 0]  # forward and backward
         self.train(model.training)
 
     def forward(self, batch: Batch, embeddings: Tensor | None = None, *, states: bool = False) -> Tensor:
-        self._forwards += 1
+        self._count(0, len(batch))
         found = (hidden_states if states else logits)(self.model, batch, embeddings=embeddings)
         if found.requires_grad:
             found.register_hook(self._went_back)  # type: ignore[no-untyped-call]
         return found
 
     def _went_back(self, gradient: Tensor) -> None:
-        self._backwards += 1
+        self._count(1, len(gradient))
+
+    def _count(self, way: int, rows: int) -> None:
+        self._passes[way] += 1
+        self._texts[way] += rows
 
     def take(self) -> tuple[int, int]:
         """Passes forward and backward since this was asked last."""
-        taken = self._forwards, self._backwards
-        self._forwards = self._backwards = 0
-        return taken
+        (forwards, backwards), self._passes = self._passes, [0, 0]
+        return forwards, backwards
+
+    def take_texts(self) -> tuple[int, int]:
+        """The same in rows, a view of a text each, since this was asked last: what the passes cost."""
+        (forwards, backwards), self._texts = self._texts, [0, 0]
+        return forwards, backwards
 
 
 class Tasks(NamedTuple):

@@ -55,6 +55,8 @@ class A2T(Defence):
 
     name: ClassVar[str] = "a2t"
     family: ClassVar[Family] = "adversarial training"
+    adds: ClassVar[bool] = True
+    looks_inside: ClassVar[bool] = True
     paper: ClassVar[Paper | None] = Paper(
         "Towards Improving Adversarial Training of NLP Models", "Yoo, Qi", "Findings of EMNLP 2021",
         "aclanthology.org/2021.findings-emnlp.81")

@@ -44,6 +44,12 @@ class Combined(Defence):
         given = asdict(cast(Any, self.options))
         self.parts = nn.ModuleList(kind(make_options(kind.Options, own_options(self.kinds, kind, given)))
                                    for kind in self.kinds)
+        self._nobody = (Defence(),)  # in a tuple: it is no part
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Its class and that of its options are made when asked for, and have no place to be imported from."""
+        state = {name: value for name, value in self.__dict__.items() if name != "options"}
+        return remade, (self.kinds, self.options_as_dict(), state)
 
     @property
     def each(self) -> list[Defence]:
@@ -52,7 +58,7 @@ class Combined(Defence):
     def owner(self, hook: str) -> Defence:
         """Who decides there; nobody: the plain way."""
         place = self.owners.get(hook)
-        return Defence() if place is None else self.each[place]
+        return self._nobody[0] if place is None else self.each[place]
 
     @property
     def asker(self) -> Defence:
@@ -65,6 +71,10 @@ class Combined(Defence):
     @property
     def views(self) -> int:
         return self.asker.views
+
+    @property
+    def pass_count(self) -> str:
+        return self.asker.pass_count
 
     @property
     def threshold(self) -> float | None:
@@ -128,7 +138,7 @@ class Combined(Defence):
 
 
 class Inside:
-    """A network as one defence's loss asks it, when another acts inside."""
+    """A network as one defence's loss asks it, when another acts inside. Its states are its own, without the other."""
 
     def __init__(self, defence: Combined, network: Network) -> None:
         self.defence, self.network = defence, network
@@ -157,15 +167,40 @@ class Defences(Catalogue[Defence]):
 @cache
 def combined(kinds: tuple[type[Defence], ...]) -> type[Defence]:
     """A class for several defences together; refused where two want to decide the same."""
+    check_pair(kinds)
     owners = {hook: place for role, hooks in ROLES.items() if (place := decider(role, hooks, kinds)) is not None
               for hook in hooks}
     asked = kinds[owners["inference_view"]] if "inference_view" in owners else Defence
+    blind = next((kind.name for kind in kinds if kind.looks_inside and not asked.explainable), None)
+    if blind:
+        raise OptionError(f"'{blind}' and '{asked.name}' can't be combined: the first leads gradients back to words, "
+                          "and the second rewrites texts, so that they are not the text's own.")
     name, words = "+".join(kind.name for kind in kinds), " and ".join(kind.name for kind in kinds)
     return cast(type[Defence], new_class(name, (Combined,), exec_body=lambda body: body.update({
         "__doc__": card_text(kinds, words), "name": name, "family": kinds[0].family, "passes": asked.passes,
         "explainable": asked.explainable, "certificate": asked.certificate, "kinds": kinds, "owners": owners,
         "Options": make_dataclass(f"{name} options", option_fields(kinds), frozen=True, kw_only=True),
         "presets": presets_of(kinds)})))
+
+
+def remade(kinds: tuple[type[Defence], ...], given: Mapping[str, object], state: Mapping[str, object]) -> Defence:
+    """A pickled or copied combination."""
+    kind = combined(kinds)
+    found = kind.__new__(kind)
+    found.__dict__.update(state)
+    found.options = make_options(kind.Options, given)
+    return found
+
+
+def check_pair(kinds: Sequence[type[Defence]]) -> None:
+    names = [kind.name for kind in kinds]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice:
+        raise OptionError(f"'{twice}' stands twice in '{'+'.join(names)}'; name each defence once.")
+    adding = [kind.name for kind in kinds if kind.adds]
+    if len(adding) > 1:
+        raise OptionError(f"'{adding[0]}' and '{adding[1]}' can't be combined: both add examples, and each would take "
+                          "the other's for the data's own.")
 
 
 def decider(role: str, hooks: Sequence[str], kinds: Sequence[type[Defence]]) -> int | None:

@@ -16,6 +16,7 @@ from dualmask.options import check_least
 from dualmask.text.encoding import Batch
 
 Bits = NDArray[np.uint8]  # (tokens, size / 8): one sign a bit
+COPY = 1 << 40  # more than there are examples: between the numbers of an example's first and second row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,9 +37,11 @@ class FAT(Ascent):
     Idea: a perturbation of the last epoch points much the same way, so that one step from there does what many do.
     Acts at: learn (a pass for the direction, a pass for the parameters).
     Deviations: of an example's last perturbation the signs are kept, which is all that the paper uses of it, a bit each
-    (on AG News 1.5 GB where numbers would take 47); what a stopped run had kept is lost, and the epoch in which it goes
-    on begins at random. The published 30 epochs are those of preset 'paper'; others follow the rest here.
-    Relations: FreeLB and FreeLB++ take several steps a batch. Combines with what acts on texts, e.g. ranmask+fat.
+    (on AG News 1.5 GB where numbers would take 47). What a stopped run had kept is lost: each example begins at random
+    when it comes next. Signs belong to places in a text, so that they are other words' where a defence changes, deletes
+    or adds texts each epoch (safer, certed, a2t). The published 30 epochs are those of preset 'paper'.
+    Relations: FreeLB and FreeLB++ take several steps a batch. Combines with what acts on texts, e.g. ranmask+fat. With
+    mvp each template's row keeps signs of its own.
     """
 
     name: ClassVar[str] = "fat"
@@ -72,15 +75,17 @@ class FAT(Ascent):
     def first(self, batch: Batch) -> Tensor:
         """U(-1, 1), or U(0, 1) with the signs of the last step, a0 / sqrt(n d) in size."""
         drawn = super().first(batch)
-        for row, known in enumerate(self.kept(batch)):
-            if known is not None:
-                signs = torch.from_numpy(np.unpackbits(known, axis=1, count=drawn.shape[2])).to(drawn.device)
-                tokens = min(len(signs), drawn.shape[1])
-                drawn[row, :tokens] = drawn[row, :tokens].abs() * (2 * signs[:tokens].float() - 1)
-        return drawn
+        signs = torch.from_numpy(self.kept(batch, drawn.shape)).to(drawn.device)
+        return torch.where(signs == 0, drawn, drawn.abs() * signs)
 
-    def kept(self, batch: Batch) -> list[Bits | None]:
-        return [self._signs.get(number) for number in numbers(batch)]
+    def kept(self, batch: Batch, shape: torch.Size) -> NDArray[np.int8]:
+        """-1 and 1, and 0 where nothing is known: all rows in one array, so that one copy goes to the device."""
+        signs = np.zeros(shape, dtype=np.int8)
+        for row, number in enumerate(numbers(batch)):
+            if (known := self._signs.get(number)) is not None:
+                part = known[:shape[1]]
+                signs[row, :len(part)] = 2 * np.unpackbits(part, axis=1, count=shape[2]).astype(np.int8) - 1
+        return signs
 
     def keep(self, batch: Batch, step: Tensor) -> None:
         bits = np.packbits((step > 0).cpu().numpy(), axis=2)
@@ -90,5 +95,6 @@ class FAT(Ascent):
 
 
 def numbers(batch: Batch) -> list[int]:
-    """Which examples these are; none where nobody says."""
-    return [] if batch.examples is None else batch.examples.tolist()
+    """Which examples the rows are, none where nobody says; of one shown several times each row has its own number."""
+    examples = [] if batch.examples is None else batch.examples.tolist()
+    return [examples[row % len(examples)] + row // len(examples) * COPY for row in range(len(batch) if examples else 0)]

@@ -53,15 +53,14 @@ class FloodingX(Defence):
     changes; |L - b| + b turns the gradient round as soon as the loss L of a batch is below the level b.
     Acts at: loss (|L - b| + b); augment (after each epoch: has the accordance gone? then b is the training loss).
     Deviations: of the paper's criterion only a description was at hand, and the released code takes b by hand (0.1 and
-    0.2 for SST-2, 0.02 for IMDB; preset 'release' has 0.1), so that this is our reading. A step of size e along the
-    gradient g_i of one sub-batch changes the loss of another by about -e g_i g_j: the accordance is the mean cosine of
-    g_i and g_j over all pairs of 8 disjoint sub-batches of 32 training texts with labels in like shares, all parameters
-    together, dropout on. The first time that it is not positive, b is the mean loss of these sub-batches, for good;
-    until then nothing is flooded. A loss above 80 % of that of guessing is passed over: gradients disagree too where
-    nothing is learned yet, and a floor there would keep it so. Eight passes an epoch, none before the first.
-    Relations: TTSO keeps the loss high by a temperature. As there, confidence is not what it would be, so that it must
-    be judged with calibrated scores as well. Combines with what moves words, e.g. freelb+floodingx: there every step's
-    loss is flooded by itself, and the steps of a batch that is below b lead further down.
+    0.2 for SST-2, 0.02 for IMDB; preset 'release' has 0.1), so that this is our reading. A step e along the gradient
+    g_i of a sub-batch changes another's loss by about -e g_i g_j: the accordance is the mean cosine over all pairs of 8
+    disjoint sub-batches of 32 training texts with labels in like shares, all parameters together, dropout on. The first
+    time that it is not positive, b is their mean loss, for good; a loss above 80 % of that of guessing is passed over,
+    since gradients disagree too where nothing is learned yet. Eight passes after each epoch. The best flooded epoch is
+    kept (release: the last); the last, plainly trained, where b is never found: the saved `level` is b, 0 for none.
+    Relations: TTSO keeps the loss high by a temperature. Judge both with calibrated scores as well: confidence is not
+    what it would be. In freelb+floodingx each step's loss is flooded by itself; below b the steps lead further down.
     """
 
     name: ClassVar[str] = "floodingx"
@@ -93,6 +92,9 @@ class FloodingX(Defence):
             if agreement <= 0 and loss < LEARNED * guessing(examples):
                 self.level.fill_(loss)
         return examples
+
+    def is_ready(self, epoch: int) -> bool:
+        return bool(self.level) or self.options.level is not None
 
     def measured(
         self, examples: Sequence[Example], generator: torch.Generator, classifier: "Classifier",
@@ -137,8 +139,7 @@ def guessing(examples: Sequence[Example]) -> float:
 def accordance(gradients: Iterable[Sequence[Tensor]]) -> float:
     """The mean cosine over all pairs: of n unit vectors u, (|sum u|^2 - sum |u|^2) / (n (n - 1)); one alone has none.
 
-    Only the sum is kept: a large network's gradients would not all fit into memory. One that is zero agrees with none.
-    """
+    Only the sum is kept: memory would not hold all gradients of a large network. One that is zero agrees with none."""
     total: list[Tensor] = []
     own: list[Tensor] = []
     for gradient in gradients:

@@ -6,7 +6,6 @@ from typing import ClassVar
 
 from dualmask.cards import Paper, Preset
 from dualmask.defences.ascent import Ascent
-from dualmask.defences.base import Family
 from dualmask.options import check_least
 
 
@@ -34,7 +33,7 @@ class FreeLBpp(Ascent):
     """
 
     name: ClassVar[str] = "freelb++"
-    family: ClassVar[Family] = "adversarial training"
+    family = "adversarial training"
     paper: ClassVar[Paper | None] = Paper(
         "Searching for an Effective Defender: Benchmarking Defense against Adversarial Word Substitution",
         "Li, Xu, Zeng, Li, Zheng, Zhang, Chang, Hsieh", "EMNLP 2021", "arXiv:2108.12777")

@@ -58,7 +58,8 @@ class InfoBERT(Ascent):
     for InfoNCE are grouped by batch size as released; what doesn't fill the last group is left out, at random.
     The release fits NLI with RoBERTa-large (preset 'release': 2e-5, 1000 steps of warm-up, without attention dropout,
     which stays on here); training lasts as long as that of the others. The critic's layer over both parts is a layer
-    for each, added. Its gradients count in the norm that is clipped.
+    for each, added. Its gradients count in the norm that is clipped. All K steps draw the same random pairs, as they
+    draw the same dropout.
     Relations: FreeLB with both weights 0 (and no bound). IB narrows the text's representation instead of the words'.
     """
 

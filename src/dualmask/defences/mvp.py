@@ -49,13 +49,15 @@ class MVP(Defence):
     Paper: Raman, Maini, Kolter, Lipton, Pruthi, Model-tuning Via Prompts, EMNLP 2023.
     Idea: a new head on [CLS] pulls the encoder away from what it has learned; the head it was trained with does not.
     Acts at: training_view and inference_view (templates), answer (a class's score is its best word's logit at [MASK];
-    the mean over the templates), adapt (the head). The encoder's own classification head stays as it was, untrained.
+    the mean over the templates), adapt (the head; the encoder's own classification head is frozen, since unused).
     Deviations: the head is the masked language model's where the encoder's folder has one; else a new one, random but
     for the word embeddings, so that half of the idea is lost. Label words are the words of the labels' names unless
     given, and one that isn't a single token is refused, not dropped. Texts keep their case. The general templates and
     our usual training settings are ours; presets 'ag-news' and 'sst-2' have the published ones (four templates, 1e-5,
-    batches of 8, up to 20 epochs) and words for labels that are called by numbers.
-    Relations: the paper's MVP+Adv is mvp+freelb or mvp+fat here. RanMASK and DDM hide words behind the same [MASK].
+    batches of 8, up to 20 epochs) and words for labels that are called by numbers. Two of the four for AG News begin
+    with [SEP] as released; here a template holds no special token but its gap.
+    Relations: the paper's MVP+Adv, one l2 step of length 1, is nearest to mvp+fat with step_size=1. RanMASK and DDM
+    hide words behind the same [MASK].
     """
 
     name: ClassVar[str] = "mvp"
@@ -92,6 +94,9 @@ class MVP(Defence):
 
     def adapt(self, model: "PreTrainedModel") -> None:
         self._model, self.head = (model,), word_head(model)
+        used = {weight for name, weight in model.base_model.named_parameters() if not name.startswith("pooler.")}
+        for weight in model.parameters():
+            weight.requires_grad_(weight in used)  # processes that train together wait for every gradient they expect
 
     def fit(self, examples: Sequence[Example], encode: Encode) -> None:
         names = [name for _, name in sorted((self._model[0].config.id2label or {}).items())]

@@ -3,7 +3,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -11,8 +11,9 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from dualmask.cards import Paper, Preset
-from dualmask.defences.base import Ask, Family, Network, Noise
+from dualmask.defences.base import Family, Network, Noise
 from dualmask.defences.voting import Voting, VotingOptions
+from dualmask.errors import OptionError
 from dualmask.models.experts import TINY, Experts, kept_back, likeness, seeded_gumbel
 from dualmask.models.heads import head_logits
 from dualmask.options import check_least, check_shares
@@ -54,14 +55,12 @@ class SHIELD(Voting):
 
     Paper: Le, Park, Lee, SHIELD, ACL 2022.
     Idea: an attack that asks step by step is led astray by a model that is another one at each step.
-    Acts at: answer (experts, switch and lot in the head's place), loss, augment (freezes the encoder), inference_view.
-    The lot hides the way and makes the encoder no more robust: a classic suspect for masked gradients and scores. Judge
-    it with gumbel=false too, and with many votes, which average the lot away.
-    Deviations: for 3 epochs the encoder learns through its own head, and beside it the experts, which don't move it;
-    then it is frozen. Preset 'patch', for an encoder that is a trained classifier, freezes at once, as published. A
-    tenth of the training examples teach the depths alone, not validation data, at 0.1 against 5e-5. The released code
-    multiplies by tau where we divide, so that at 0.01 all experts count all but the same, and weighs by the switch
-    twice (both in 'release'); it leaves the switch untrained, and its distance of gradients is a mean square.
+    Acts at: answer (experts, switch and lot in the head's place), loss, augment (the freeze), inference_view. The lot
+    makes no encoder robust: suspect masked gradients and scores, and judge it with gumbel=false and many votes too.
+    Deviations: for 3 epochs the encoder learns through its own head, and the experts beside it; then it is frozen, its
+    dropout on ('patch', for a trained classifier, freezes at once, as published). A tenth of the training examples
+    teach the depths, not validation data, at 0.1 against 5e-5. The release multiplies by tau where we divide, so that
+    experts count alike, and weighs by the switch twice (both in 'release'); the switch is untrained, distances squared.
     Relations: IB draws a code where this draws a head. Text-RS and RSMI put noise before or into the encoder.
     """
 
@@ -74,17 +73,13 @@ class SHIELD(Voting):
         "Multi-Expert Patcher", "Le, Park, Lee", "ACL 2022", "arXiv:2011.08908")
     Options = SHIELDOptions
     presets: ClassVar = {
-        "recommended": Preset({}, {"epochs": 8}),
-        "patch": Preset({"warm": 0}, {}),
+        "recommended": Preset({}, {"epochs": 8}), "patch": Preset({"warm": 0}, {}),
         "release": Preset({"weights": "release", "depth_rate": 3333.0}, {
             "optimiser": "adam", "learning_rate": 3e-5, "weight_decay": 0.0, "schedule": "constant", "warmup": 0.0,
-            "clip_at": 3.0, "batch_size": 16, "epochs": 8}),
-    }
+            "clip_at": 3.0, "batch_size": 16, "epochs": 8})}
     options: SHIELDOptions
-
-    def __init__(self, options: object | None = None) -> None:
-        super().__init__(options)
-        self._model: tuple[PreTrainedModel, ...] = ()  # in a tuple: no part of this module's weights
+    _model: tuple["PreTrainedModel", ...] = ()  # in a tuple: no part of this module's weights
+    _frozen = False  # the encoder, while training
 
     @property
     def noise(self) -> Noise:
@@ -96,9 +91,9 @@ class SHIELD(Voting):
 
     def adapt(self, model: "PreTrainedModel") -> None:
         self._model, o, config = (model,), self.options, model.config
-        self.experts = Experts(o.experts, config.hidden_size, int(config.num_labels or 0), rate=o.depth_rate,
-                               dropout=o.dropout, temperature=o.training_temperature, scaled=o.weights == "release")
-        self.experts.to(model.device)
+        self.experts = Experts(
+            o.experts, config.hidden_size, int(config.num_labels or 0), rate=o.depth_rate, dropout=o.dropout,
+            temperature=o.training_temperature, scaled=o.weights == "release").to(model.device)
 
     def is_ready(self, epoch: int) -> bool:
         return epoch >= self.options.warm
@@ -106,19 +101,24 @@ class SHIELD(Voting):
     def augment(
         self, examples: Sequence[Example], epoch: int, generator: torch.Generator, classifier: "Classifier",
     ) -> Sequence[Example]:
-        self._model[0].requires_grad_(not self.is_ready(epoch))
+        from accelerate import PartialState
+
+        if (processes := PartialState().num_processes) > 1:  # they would wait for gradients that frozen weights lack
+            raise OptionError(f"the defence 'shield' can't be trained by {processes} processes together; start one.")
+        self._frozen = self.is_ready(epoch)
         return examples
 
-    def tune(self, ask: Ask, validation: Sequence[Example]) -> None:
-        self._model[0].requires_grad_()
+    def train(self, mode: bool = True) -> Self:
+        for model in self._model:
+            model.requires_grad_(not (mode and self._frozen))  # frozen in training alone: a model at rest is as any
+        return super().train(mode)
 
     def loss(self, network: Network, batch: Batch, embeddings: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """First the encoder's own head and, without moving it, the experts; once it is frozen experts and depths."""
         assert batch.labels is not None
         states = network(batch, embeddings, states=True)
-        learning = next(self._model[0].parameters()).requires_grad
-        answer, _ = self.experts((states.detach() if learning else states)[:, 0], self.experts.mixture().detach())
-        if learning or batch.examples is None:
+        answer, _ = self.experts((states if self._frozen else states.detach())[:, 0], self.experts.mixture().detach())
+        if not self._frozen or batch.examples is None:
             own = head_logits(self._model[0], states, batch.attention_mask)
             return F.cross_entropy(own, batch.labels) + F.cross_entropy(answer, batch.labels), answer
         held = kept_back(batch.examples, self.options.search)

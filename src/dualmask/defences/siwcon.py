@@ -13,7 +13,6 @@ from dualmask.cards import Paper, Preset
 from dualmask.defences.base import Defence, Family, Network
 from dualmask.errors import OptionError
 from dualmask.masking.budget import mask_budget
-from dualmask.masking.gradients import embedding_gradient
 from dualmask.masking.replacement import replace_highest
 from dualmask.options import check_least, check_shares
 from dualmask.text.encoding import Batch, Encode
@@ -49,9 +48,11 @@ class SIWCon(Defence):
     reading. A token's influence is the norm of the loss's gradient in its embedding. One view hides the 30 % of the
     tokens with the most influence behind [MASK], the other the 30 % with the least; never the same token, and half of
     a text at most. InfoNCE compares the [CLS] states of both by cosine / 0.1, the batch's other texts as negatives,
-    from each view to the other; it counts 0.1. Training takes four passes a batch, one of them for the influence.
+    from each view to the other; it counts 0.1. Training takes three passes a batch, and back through the first twice:
+    once for the influence. Where another defence puts noise inside the network, the two views are without it.
     Relations: RSMI hides tokens by the same norm, at inference too, and compares nothing. InfoBERT's InfoNCE is
-    between words and the text. Combines with what moves words, e.g. freelb+siwcon.
+    between words and the text. Combines with what moves words, e.g. freelb+siwcon, and with what shows a text once in
+    training: MVP must draw one template (training=one).
     """
 
     name: ClassVar[str] = "siwcon"
@@ -68,6 +69,10 @@ class SIWCon(Defence):
         self._model: tuple[PreTrainedModel, ...] = ()  # in a tuple: no part of this module's weights
         self._mask_id = 0
 
+    @property
+    def table(self) -> nn.Embedding:
+        return cast(nn.Embedding, self._model[0].get_input_embeddings())
+
     def adapt(self, model: "PreTrainedModel") -> None:
         self._model = (model,)
 
@@ -75,8 +80,13 @@ class SIWCon(Defence):
         self._mask_id = encode.mask_id  # views are made inside the loss, which knows no tokenizer
 
     def loss(self, network: Network, batch: Batch, embeddings: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        loss, answer = super().loss(network, batch, embeddings)
-        influence = embedding_gradient(self._model[0], batch, batch.labels).norm(dim=2)
+        if batch.labels is not None and len(batch) != len(batch.labels):
+            raise OptionError(f"'siwcon' compares two views of each text, but another defence shows "
+                              f"{len(batch.labels)} texts in {len(batch)} rows; expected a row each: "
+                              "choose one that shows a text once (of mvp: training=one).")
+        words = (self.table(batch.input_ids) if embeddings is None else embeddings).requires_grad_()
+        loss, answer = super().loss(network, batch, words)
+        influence = torch.autograd.grad(loss, words, retain_graph=True)[0].norm(dim=2)
         most, least = (self.first_state(network, self.hidden(batch, scores), batch, embeddings)
                        for scores in (influence, -influence))
         return loss + self.options.weight * info_nce(most, least, self.options.temperature), answer
@@ -92,8 +102,7 @@ class SIWCon(Defence):
     def first_state(self, network: Network, view: Batch, batch: Batch, embeddings: Tensor | None) -> Tensor:
         """The [CLS] state of a view, (rows, size); words that were moved stay moved where they aren't hidden."""
         if embeddings is not None:
-            table = cast(nn.Embedding, self._model[0].get_input_embeddings())
-            embeddings = torch.where((view.input_ids != batch.input_ids)[:, :, None], table.weight[self._mask_id],
+            embeddings = torch.where((view.input_ids != batch.input_ids)[:, :, None], self.table.weight[self._mask_id],
                                      embeddings)
         return network(view, embeddings, states=True)[:, 0]
 

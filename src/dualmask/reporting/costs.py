@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a defence costs: passes in training and for an answer, time and memory, as the records tell them."""
+"""What a defence costs: texts through the network in training, passes for an answer, time and memory, as recorded."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ class Cost:
     data: str
     encoder: str
     defence: str
-    forwards: float | None  # passes through the network for each batch that was learned from
+    forwards: float | None  # texts through the network for each training text and epoch
     backwards: float | None
     seconds: float | None  # an epoch
     megabytes: float | None  # at most
@@ -25,7 +25,7 @@ class Cost:
 
     @property
     def training(self) -> float | None:
-        """Both kinds of passes together, two for the plain way; the axis of a plot."""
+        """Forward and backward together, two for the plain way; the axis of a plot."""
         return None if self.forwards is None or self.backwards is None else self.forwards + self.backwards
 
     @property
@@ -46,21 +46,18 @@ def costs(entries: Iterable[Entry]) -> tuple[Cost, ...]:
 def cost(place: tuple[str, str, str], runs: list[Run]) -> Cost:
     facts = [training_facts(run.records.header) for run in runs]
     told = [given if isinstance(given := one.get("cost"), Mapping) else {} for one in facts]
-    steps = [numbered(one, "steps") for one in facts]
-    header = runs[0].records.header
-    about = header.get("about")
-    hardware = about.get("hardware") if isinstance(about, Mapping) else None
-    machine = hardware if isinstance(hardware, Mapping) else {}
-
-    def a_step(name: str) -> float | None:
-        return mean([passes / count for one, count in zip(told, steps, strict=True)
-                     if (passes := numbered(one, name)) is not None and count])
-
+    devices = sorted({str(one["device"]) for one in told if "device" in one})
     return Cost(
-        data=place[0], encoder=place[1], defence=place[2], forwards=a_step("forward_passes"),
-        backwards=a_step("backward_passes"), seconds=over(told, "seconds_per_epoch"),
-        megabytes=over(told, "peak_memory_mb"), passes=str(header.get("passes") or ""),
-        hardware=str(machine.get("gpu") or (f"{machine['cores']} cores" if "cores" in machine else "")))
+        data=place[0], encoder=place[1], defence=place[2], forwards=a_text(told, "forward_texts"),
+        backwards=a_text(told, "backward_texts"), seconds=over(told, "seconds_per_epoch"),
+        megabytes=over(told, "peak_memory_mb"), passes=str(runs[0].records.header.get("passes") or ""),
+        hardware="; ".join(devices))
+
+
+def a_text(told: Iterable[Mapping[str, object]], name: str) -> float | None:
+    """For each training text and epoch."""
+    return mean([texts / count for one in told if (texts := numbered(one, name)) is not None
+                 and (count := (numbered(one, "examples") or 0) * (numbered(one, "epochs") or 0))])
 
 
 def over(told: Iterable[Mapping[str, object]], name: str) -> float | None:

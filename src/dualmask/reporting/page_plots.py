@@ -88,7 +88,7 @@ def scatter(pool: Pool, tints: Mapping[str, int], whole: str) -> str:
 def cost_panels(pool: Pool, tints: Mapping[str, int], costs: Mapping[str, Cost]) -> list[str]:
     """Accuracy under attack against what training and an answer cost, where rows differ in it."""
     kinds: list[tuple[str, str, Callable[[Cost], float | None]]] = [
-        ("Training cost", "passes for each batch of training", lambda one: one.training),
+        ("Training cost", "texts forward and back per training text and epoch", lambda one: one.training),
         ("Cost of an answer", "passes for an answer, at most", lambda one: one.inference)]
     panels = []
     for title, x_title, spent in kinds:

@@ -37,8 +37,10 @@ LEGEND = (
     "95 % bootstrap interval over texts and seeds leaves out 0. **Bold** is the highest of a column; within the "
     "intervals that is no ranking.")
 
-COST = ("Passes in training are those through the whole network for each batch that is learned from; the plain way "
-        "takes one of each. Seconds and memory are of the machine that is named, and compare on that one only.")
+COST = ("Training is counted in texts through the whole network for each training text and epoch, those of attacks "
+        "before an epoch included and validation not; the plain way takes one forward and one back. Seconds and memory "
+        "are of the device that is named, and compare on that one only; memory is the GPU's while training or, on a "
+        "CPU, the most that the whole process ever took.")
 DETECTION = (
     "These defences give each text a score of suspicion and flag it above a threshold. Positives are the attack's last "
     "words for the texts that it changed, whether they succeeded or not; in the mode transfer-successful that is those "
@@ -241,8 +243,8 @@ def detection_rows(report: Report) -> list[list[str]]:
 
 def defence_cost_rows(report: Report) -> list[list[str]]:
     """Every classifier; names in the first row."""
-    rows = [["data", "encoder", "defence", "passes for an answer", "forward passes a batch", "backward passes a batch",
-             "seconds an epoch", "peak memory, MB", "measured on"]]
+    rows = [["data", "encoder", "defence", "passes for an answer", "texts forward", "texts backward",
+             "seconds an epoch", "peak memory, MB", "trained on"]]
     return rows + [[one.data, one.encoder, one.defence, one.passes or NOTHING, number(one.forwards, ".2f"),
                     number(one.backwards, ".2f"), number(one.seconds, ",.1f"), number(one.megabytes, ",.0f"),
                     one.hardware or NOTHING] for one in report.costs]
