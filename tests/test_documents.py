@@ -385,6 +385,21 @@ def test_what_knowing_the_defence_brings_is_what_was_recorded() -> None:
         assert f"{usual['texts']} reviews" in page and f"{usual['clean']} right before" in page
 
 
+def test_figures_of_defences_are_what_was_recorded() -> None:
+    lines = (ROOT / "results" / "benchmarks.jsonl").read_text(encoding="utf-8").splitlines()
+    records = [json.loads(line) for line in lines]
+    cells = {(one["defence"], one["attack"], one["mode"]): one
+             for one in [record for record in records if record["benchmark"] == "defences"][-1]["cells"]}
+    page = section((ROOT / "docs" / "defences.md").read_text(encoding="utf-8"), "A first look at figures")
+    for name, texts, clean, *held in (row for row in rows(page) if row[0] != "defence"):
+        found = [cells[name.strip("`"), attack, mode] for mode in ("adaptive", "transfer")
+                 for attack in ("deepwordbug", "textfooler")]
+        assert texts == str(found[0]["texts"]) and clean == f"{100 * found[0]['right'] / found[0]['texts']:.1f}"
+        assert held == [f"{100 * one['held'] / one['texts']:.1f}" for one in found]
+    vote = [record for record in records if record["benchmark"] == "voting"][-1]
+    assert vote["same_labels"] and f"{100 * vote['share_of_passes']:.1f} % of the passes" in page
+
+
 def test_the_quality_of_resources_is_that_of_the_manifests() -> None:
     page = section((ROOT / "docs" / "attacks.md").read_text(encoding="utf-8"), "What it runs on")
     told = {row[0]: row[2] for row in rows(page) if len(row) > 2}

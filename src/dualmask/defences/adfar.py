@@ -74,7 +74,7 @@ class ADFAR(RandomViews):
     presets: ClassVar = {"recommended": Preset({}, {}), "paper": Preset(
         {"queries": None}, {"epochs": 5, "batch_size": 16, "learning_rate": 3e-5, "patience": 0})}
     options: ADFAROptions
-    views, threshold, pass_count = 2, 0.5, passes
+    views, threshold, pass_count, adds = 2, 0.5, passes, True
 
     def __init__(self, options: object | None = None) -> None:
         super().__init__(options)
