@@ -66,8 +66,10 @@ def test_what_makes_no_sense_is_refused_with_the_reason(name: str, reason: str) 
 
 
 def test_unknown_parts_are_named() -> None:
-    with pytest.raises(OptionError, match="unknown defence 'ddm\\+freelbx'"):
+    with pytest.raises(OptionError, match="unknown defence 'freelbx' in 'ddm\\+freelbx': did you mean 'freelb'"):
         build_defence("ddm+freelbx")
+    with pytest.raises(OptionError, match="leave it out"):
+        build_defence("plain+ddm")
 
 
 def test_options_and_presets_of_both() -> None:

@@ -218,7 +218,7 @@ def card(name: Annotated[str, typer.Argument(metavar="NAME", help="A name of 'du
         with suppress(OptionError):
             found.append(known.find(name))
     if not found:
-        hint = did_you_mean(name, [*DEFENCES, *ATTACKS])
+        hint = did_you_mean(name, dict.fromkeys([*DEFENCES, *ATTACKS]))
         raise OptionError(f"unknown defence or attack '{name}'{hint} See 'dualmask list'.")
     for kind in found:
         Console().print(method_card(kind))

@@ -135,7 +135,8 @@ def show_training(console: Console, classifier: "DefendedClassifier", out: Path)
             table.add_row(name, f"{facts[key]:.1%}")
     console.print(table)
     console.print("Clean accuracy says nothing about robustness.", style="dim")
-    command = shlex.join([own_command(), "predict", str(out), "some text", "--explain"])
+    explain = ["--explain"] if classifier.defence.explainable else []
+    command = shlex.join([own_command(), "predict", str(out), "some text", *explain])
     console.print(Text.assemble("next: ", (command, "bold")), soft_wrap=True)
 
 
@@ -161,7 +162,8 @@ def method_table(kinds: Iterable[type["Method"]], *, width: int = 200) -> Table:
     table = Table()
     for name in (kinds[0].noun, *columns):
         ratio = {"summary": 2, "paper": 2, "certificate": 1}.get(name)
-        table.add_column(name, no_wrap=ratio is None, overflow="fold", ratio=ratio)
+        narrow = {"family": 11, "passes": 8}.get(name) if not roomy and told else None
+        table.add_column(name, no_wrap=ratio is None and narrow is None, overflow="fold", ratio=ratio, max_width=narrow)
     for kind in kinds:
         paper = f"{kind.paper.authors}, {kind.paper.title}, {kind.paper.venue}" if kind.paper else "-"
         knows = getattr(kind, "against", ())

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from dualmask.cards import Catalogue, Preset
 from dualmask.defences.base import Ask, Backward, Defence, Network, Noise, Objective
-from dualmask.errors import OptionError
+from dualmask.errors import OptionError, did_you_mean
 from dualmask.options import make_options
 from dualmask.text.encoding import Batch, Encode
 from dualmask.text.examples import Example, Text
@@ -154,6 +154,10 @@ class Defences(Catalogue[Defence]):
 
     def find(self, name: str) -> type[Defence]:
         parts = self.parts(name)
+        if not parts and name not in self and "+" in name.strip("+"):
+            wrong = next((one for one in filter(None, name.split("+")) if one not in self), name)
+            raise OptionError(f"unknown defence '{wrong}' in '{name}'{did_you_mean(wrong, self)} See 'dualmask list "
+                              "defences'.")
         return combined(parts) if len(parts) > 1 else super().find(name)
 
     def parts(self, name: str) -> tuple[type[Defence], ...]:
@@ -194,6 +198,8 @@ def remade(kinds: tuple[type[Defence], ...], given: Mapping[str, object], state:
 
 def check_pair(kinds: Sequence[type[Defence]]) -> None:
     names = [kind.name for kind in kinds]
+    if Defence.name in names:
+        raise OptionError(f"'{Defence.name}' is no defence, so that '{'+'.join(names)}' is none either; leave it out.")
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
         raise OptionError(f"'{twice}' stands twice in '{'+'.join(names)}'; name each defence once.")

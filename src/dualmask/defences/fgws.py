@@ -34,8 +34,9 @@ class FGWSOptions:
     seed: int = 0  # of these adversaries
 
     def __post_init__(self) -> None:
-        check_shares(percentile=(self.percentile or 0) / 100, false_positives=self.false_positives,
-                     simulated=self.simulated)
+        check_shares(false_positives=self.false_positives, simulated=self.simulated)
+        if self.percentile is not None and not 0 <= self.percentile <= 100:
+            raise OptionError(f"percentile is {self.percentile}; expected a number from 0 to 100.")
         check_least(neighbours=(self.neighbours, 0))
         if not self.neighbours and self.synonyms == "vectors":
             raise OptionError("neighbours=0 takes their number from WordNet, which synonyms='vectors' does without; "

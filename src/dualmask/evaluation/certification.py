@@ -32,7 +32,7 @@ from dualmask.text.examples import Example, Text
 
 Watch = Callable[[Certificate], None]
 Numbered = tuple[int, Example]
-ROWS = {"cpu": 1 << 12, "cuda": 1 << 15}  # views that are asked about between two records, about
+ROWS = {"cpu": 1 << 10, "cuda": 1 << 15}  # views that are asked about between two records, about
 CERTIFYING = 1 << 30  # draws of this number on are kept for certificates: no attack and no check has seen them
 
 

@@ -66,7 +66,8 @@ def grid(
     for value in y.ticks():
         parts.append(f'<path class="grid" d="M{place(x.start)} {place(y(value))}H{place(x.end)}"/>'
                      + text(x.start - 6, y(value) + 4, y_text(value), anchor="end"))
-    for value in x.ticks():
+    named = {x_text(value): value for value in reversed(x.ticks())}  # whole numbers of a small range come twice
+    for value in sorted(named.values()):
         parts.append(f'<path class="tick" d="M{place(x(value))} {place(y.start)}v4"/>'
                      + text(x(value), y.start + 17, x_text(value), anchor="middle"))
     parts.append(f'<path class="axis" d="M{place(x.start)} {place(y.start)}H{place(x.end)}"/>')
