@@ -386,18 +386,30 @@ def test_what_knowing_the_defence_brings_is_what_was_recorded() -> None:
 
 
 def test_figures_of_defences_are_what_was_recorded() -> None:
+    page = (ROOT / "docs" / "defences.md").read_text(encoding="utf-8").split("\n## Figures\n")[1]
+    file = ROOT / "results" / "defences.jsonl"
+    grids = [json.loads(line)["grid"] for line in file.read_text(encoding="utf-8").splitlines()]
+    printed = [line for grid in grids for line in subprocess.run(
+        [sys.executable, "benchmarks/defences.py", "table", str(file), grid], cwd=ROOT, capture_output=True, text=True,
+        check=True).stdout.splitlines()]
+    tables = [line for line in page.splitlines() if line.startswith("|")]
+    assert len(tables) > 30 and tables == [line for line in printed if line.startswith("|")]
+
+
+def test_what_is_told_of_votes_and_certificates_is_what_was_recorded() -> None:
+    page = " ".join((ROOT / "docs" / "defences.md").read_text(encoding="utf-8").split("\n## Figures\n")[1].split())
     lines = (ROOT / "results" / "benchmarks.jsonl").read_text(encoding="utf-8").splitlines()
     records = [json.loads(line) for line in lines]
-    cells = {(one["defence"], one["attack"], one["mode"]): one
-             for one in [record for record in records if record["benchmark"] == "defences"][-1]["cells"]}
-    page = section((ROOT / "docs" / "defences.md").read_text(encoding="utf-8"), "A first look at figures")
-    for name, texts, clean, *held in (row for row in rows(page) if row[0] != "defence"):
-        found = [cells[name.strip("`"), attack, mode] for mode in ("adaptive", "transfer")
-                 for attack in ("deepwordbug", "textfooler")]
-        assert texts == str(found[0]["texts"]) and clean == f"{100 * found[0]['right'] / found[0]['texts']:.1f}"
-        assert held == [f"{100 * one['held'] / one['texts']:.1f}" for one in found]
-    vote = [record for record in records if record["benchmark"] == "voting"][-1]
-    assert vote["same_labels"] and f"{100 * vote['share_of_passes']:.1f} % of the passes" in page
+    votes = {one["data"]: one for one in records if one["benchmark"] == "voting"}
+    shares = {name: f"{100 * one['share_of_passes']:.1f} %" for name, one in votes.items() if one["same_labels"]}
+    assert f"{shares['mr']} of the passes on film reviews and {shares['ag_news']} on AG News" in page
+    small, large = sorted((one for one in records if one["benchmark"] == "certified"), key=lambda one: one["texts"])
+    right, proved = (100 * count / large["texts"] for count in (large["right"], large["certified"][0]))
+    guess = sum(2 * count >= large["texts"] for count in large["heuristic"]) - 1
+    assert f"{right:.1f} % are right, {proved:.1f} % are right and certified" in page
+    assert f"against {large['median']} or more words" in page and f"says {guess}." in page
+    told = f"({100 * small['right'] / small['texts']:.1f} %, {small['median']} words, {small['texts']} texts)"
+    assert told in page
 
 
 def test_the_quality_of_resources_is_that_of_the_manifests() -> None:

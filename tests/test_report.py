@@ -556,6 +556,14 @@ def test_seeds_that_differ_in_more_than_the_seed(header: Mapping[str, object], t
     assert "seeds differ" not in {one.name for one in found}
 
 
+def test_an_unfinished_attack_is_compared_with_nothing() -> None:
+    """Of it the texts are there that fell at once: it seems to leave nothing standing."""
+    partly = {"header": {"texts": 100}}
+    found = report(many(80, 20), many(0, 20, scores="calibrated", **partly), ddm(80, 20),
+                   ddm(0, 20, mode="transfer", **partly)).doubts
+    assert not {"an illusion of scores", "transfer beats adaptive"} & {one.name for one in found}
+
+
 def test_transfer_makes_no_queries_and_that_is_no_sign() -> None:
     found = report(cell("++++", defence="ddm"), cell("++++", defence="ddm", mode="transfer", queries=0)).doubts
     assert "hardly any query" not in {one.name for one in found}
