@@ -456,9 +456,9 @@ LAYERS = [
     ("errors", "seeds"), ("options", "cards"), ("resources", "packages", "package_cache", "hub"), ("text",),
     ("results", "record_rules"), ("models",), ("masking",), ("defences",), ("views",), ("classifier",),
     ("storage", "checkpoints", "training_log", "optimisation", "training"),
-    ("attacks",), ("evaluation",), ("reporting",),
+    ("attacks",), ("evaluation",), ("theory",), ("reporting",),
     ("integration", "prediction", "answers", "display", "attack_display", "bench_display", "quickstart"),
-    ("cli", "cli_attack", "cli_bench", "cli_certify", "cli_predict", "cli_resources"),
+    ("cli", "cli_attack", "cli_bench", "cli_certify", "cli_predict", "cli_resources", "cli_theory"),
 ]  # fmt: skip
 LEVEL = {part: level for level, layer in enumerate(LAYERS) for part in layer}
 # DefendedClassifier.save and .load are there for convenience; storage.py does the work and imports the class. A defence

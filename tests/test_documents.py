@@ -2,6 +2,7 @@
 """The documents say what is so: their code runs, their commands parse, their links and tables are right."""
 
 import csv
+import importlib.util
 import json
 import os
 import re
@@ -410,6 +411,101 @@ def test_what_is_told_of_votes_and_certificates_is_what_was_recorded() -> None:
     assert f"against {large['median']} or more words" in page and f"says {guess}." in page
     told = f"({100 * small['right'] / small['texts']:.1f} %, {small['median']} words, {small['texts']} texts)"
     assert told in page
+
+
+def test_the_page_on_theory_is_what_was_measured() -> None:
+    """Tables, sentences and plots follow from the recorded quantities."""
+    spec = importlib.util.spec_from_file_location("theory_page", ROOT / "tools" / "theory_page.py")
+    assert spec is not None and spec.loader is not None
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    for path, text in tool.contents(ROOT / "results" / "theory.jsonl.gz").items():
+        assert path.read_text(encoding="utf-8") == text, f"{named(path)}: run tools/theory_page.py"
+
+
+def theory_record(kind: str, encoder: str | None = None) -> dict[str, Any]:
+    lines = (ROOT / "results" / "benchmarks.jsonl").read_text(encoding="utf-8").splitlines()
+    found: list[dict[str, Any]] = [one for line in lines if (one := json.loads(line))["benchmark"] == f"theory {kind}"]
+    return next(one for one in reversed(found) if encoder in (None, one.get("encoder")))
+
+
+def test_what_is_said_of_the_theorem_was_counted() -> None:
+    found, page = theory_record("statements"), (ROOT / "docs" / "theory.md").read_text(encoding="utf-8")
+    assert f"from {found['triples']:,} drawn triples" in page
+    assert found["condition without Delta_2"] == found["condition"]
+    table = [row[1:] for row in rows(section(page, "The success condition").split("Two triples")[0])]
+    assert [[int(one.replace(",", "")) for cell in row for one in re.findall(r"\d[\d,]*", cell)] for row in table] == [
+        [found["paper: E_m > E_mr"], found["condition"], found["uniform: E_m > E_mr"]],
+        [found["paper: E_mr > E_r"], found["uniform: E_mr > E_r"]],
+        [found["paper: E_m <= E_mr > E_r"], found["paper: E_m <= E_mr"], found["uniform: E_m <= E_mr > E_r"],
+         found["uniform: E_m <= E_mr"]],
+        [found["ordering under the paper's law without the condition"], found["ordering under the paper's law"]]]
+    speed = theory_record("speed")
+    assert f"| {speed['seconds']:.1f} s | under 10 s |" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert speed["seconds"] < 10 and speed["threads"] == "1" and speed["triples"] == 10**6 and speed["dimension"] == 64
+
+
+def test_how_often_the_condition_holds_was_measured() -> None:
+    page = (ROOT / "docs" / "theory.md").read_text(encoding="utf-8")
+    tables = [theory_record("embeddings", encoder)["replacements"] for encoder in ("minilm", "gte-small-mlm")]
+    expected = [*theory_record("drawn")["dimensions"].values(),
+                *(words[replacement] for words in tables for replacement in ("random", "nearest"))]
+    told = [row[1:] for row in rows(section(page, "How often it holds"))]
+    assert told == [[f"{100 * one[name]:.1f} %" for name in ("condition", "paper", "uniform", "masked_closer")]
+                    for one in expected]
+
+
+def test_what_the_page_concludes_was_measured() -> None:
+    """The figures in the sentences that people wrote, and what they claim without a figure."""
+    from dualmask.reporting.theory_tables import everything
+    from dualmask.theory.quantities import read_quantities
+    from dualmask.theory.recovery import FOOLED, MASKED, SEEN
+    from dualmask.theory.summary import summarise
+
+    summary = summarise(read_quantities(ROOT / "results" / "theory.jsonl.gz"))
+    page = (ROOT / "docs" / "theory.md").read_text(encoding="utf-8")
+    short, practice = page.split("## Setting")[0], section(page, "What it means in practice")
+    whole = everything(summary)
+    held = [round(row.condition.value * row.words) for row in whole.values()]
+    groups = {(row.layer, row.group): row for row in summary.rows}
+    words, last = whole[0].words, whole[11]
+    assert list(whole) == [0, 6, 11] and held[:2] == [0, 0] and summary.header["other_answers"] == 0
+    assert f"of {summary.header['texts']} none is other than the run recorded" in page
+    told = {name: [f"{one.value:.2f}" for row in whole.values() if (one := row.auroc[name])] for name in last.auroc}
+    assert len(set(told["counts"])) == 1
+    for part in (f"met by {held[2]} of {words:,} changed words at the last layer and by none",
+                 f"with an AUROC of {told['condition'][2]}. ", f"reaches {told['rule'][2]} there",
+                 f"without geometry, {told['counts'][0]}."):
+        assert part in short.replace("\n  ", " "), part
+    paper, recovered = ([f"{100 * one.value:.1f} %" for one in several] for several in (
+        [row.paper for row in whole.values()],
+        [last.recovered, groups[11, MASKED].recovered, groups[11, SEEN].recovered]))
+    fooled = {name: f"{one.value:.2f}" for name in ("rule", "condition") if (one := groups[11, FOOLED].auroc[name])}
+    for part in (f"Of {words:,} changed words {held[2]} does so at the last layer",
+                 f"{paper[0]} at the embeddings, {paper[1]} at layer 6, {paper[2]} at the last",
+                 f"gets {recovered[0]} of these labels right", f"{told['condition'][2]} for the condition and "
+                 f"{told['paper'][2]} for the ordering under the paper's law", f"Our rule's {told['rule'][2]} there, "
+                 f"{told['rule'][1]} in the middle and {told['rule'][0]} at the embeddings",
+                 f"it has {fooled['rule']} at the last layer, the condition {fooled['condition']}.",
+                 f"tell {told['counts'][0]}, at no layer",
+                 f"masked {recovered[1]} are recovered, with one that stayed seen {recovered[2]}"):
+        assert part in practice.replace("\n  ", " "), part
+    assert groups[11, MASKED].recovered.low < groups[11, SEEN].recovered.high
+    weights: Any = summary.header["rules"]
+    inputs = weights["11"]["rule"]["inputs"]
+    assert inputs["log |v_r|"]["weight"] < 0 < inputs["l_ar"]["weight"]
+
+
+def test_the_counterexamples_are_those_of_the_code() -> None:
+    from dualmask.theory import exact_conditions, ordering, success_condition
+
+    page = section((ROOT / "docs" / "theory.md").read_text(encoding="utf-8"), "The success condition")
+    for *vectors, e_m, e_mr, e_r, fails in rows(page.split("Two triples")[1]):
+        a, m, r = ([float(one) for one in vector.strip("()").split(", ")] for vector in vectors)
+        found = ordering(a, m, r)
+        assert [e_m, e_mr, e_r] == [f"{one:.4f}" for one in (found.e_m, found.e_mr_uniform, found.e_r)]
+        name = {"E_m <= E_mr": "u1", "E_mr <= E_r": "u2"}[fails]
+        assert success_condition(a, m, r).holds and not exact_conditions(a, m, r).hold(name)
 
 
 def test_the_quality_of_resources_is_that_of_the_manifests() -> None:

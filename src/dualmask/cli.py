@@ -15,6 +15,7 @@ from dualmask import __version__
 from dualmask.cli_bench import bench, compare, report
 from dualmask.cli_certify import certify
 from dualmask.cli_resources import app as resources_app
+from dualmask.cli_theory import theory
 from dualmask.errors import DualmaskError, OptionError, did_you_mean
 
 app = typer.Typer(
@@ -176,7 +177,7 @@ def attack(
         progress=not quiet))
 
 
-for command in (certify, bench, report, compare):
+for command in (certify, bench, report, compare, theory):
     app.command()(command)
 
 

@@ -3,7 +3,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Generic, Literal, Protocol, Self, TypeVar, get_args
 from dualmask.errors import DataError, OptionError
 from dualmask.record_rules import FITS, HEADER_FITS, check
 from dualmask.text.columns import SURROGATES, Text
+from dualmask.text.lines import DAMAGED, unpacked
 
 FORMAT = 1
 Outcome = Literal[
@@ -160,30 +161,38 @@ def read_results(path: Path) -> tuple[dict[str, object], list[AttackResult]]:
 
 
 def read_records(path: Path, kind: type[R]) -> tuple[dict[str, object], list[R]]:
-    """The header and the records of a file; a last line that was cut off by a crash is left out."""
+    """The header and the records of a file, packed or not; a last line that was cut off by a crash is left out."""
     header: dict[str, object] = {}
     results: list[R] = []
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.endswith(b"\n"):
-                break
-            try:
-                record = json.loads(line)
-                if not isinstance(record, dict):
-                    raise DataError("no JSON object.")
-                if number == 1:
-                    header = checked_header(record)
-                else:
-                    results.append(kind.from_json(record))
-            except (ValueError, RecursionError, DataError) as error:
-                raise DataError(f"{path}, line {number}: not a record ({error}) Restore the file, or make a new "
-                                "one.") from None
+    for number, line in enumerate(whole_lines(path), start=1):
+        try:
+            record = json.loads(line)
+            if not isinstance(record, dict):
+                raise DataError("no JSON object.")
+            if number == 1:
+                header = checked_header(record)
+            else:
+                results.append(kind.from_json(record))
+        except (ValueError, RecursionError, DataError) as error:
+            raise DataError(f"{path}, line {number}: not a record ({error}) Restore the file, or make a new "
+                            "one.") from None
     return header, results
+
+
+def whole_lines(path: Path) -> Iterator[bytes]:
+    try:
+        with unpacked(path) as lines:
+            for line in lines:
+                if not line.endswith(b"\n"):
+                    break
+                yield line
+    except DAMAGED as error:
+        raise DataError(f"{path} can't be unpacked to its end ({error}); copy or pack the file again.") from error
 
 
 def read_header(path: Path) -> dict[str, object]:
     """The first line of a file of results; empty where it is cut off or no header."""
-    with path.open("rb") as lines, suppress(ValueError, RecursionError, DataError):
+    with unpacked(path) as lines, suppress(ValueError, RecursionError, DataError, *DAMAGED):
         found = json.loads(lines.readline())
         return checked_header(found) if isinstance(found, dict) else {}
     return {}

@@ -31,6 +31,7 @@ TRANSFER: tuple[Mode, ...] = ("transfer", "transfer-successful")
 RECORDS = "records"  # of a run's folder: its files of records
 FAILURES = "failures.jsonl"  # cells that could not be filled
 CELLS = "cells.txt"  # the names of all files of records that its grid asks for
+THEORY = "theory"  # what the header of a file says that holds geometric quantities
 NO_RECORDS = (FAILURES, "training.jsonl")  # what else there is of this ending: that, and logs of training
 
 
@@ -173,14 +174,14 @@ def record_files(folder: Path) -> Iterator[Path]:
         raise DataError(f"{folder} does not exist; give a folder that 'dualmask bench' has written.")
     if folder.is_file():
         yield folder
-    yield from sorted(path for path in folder.rglob("*.jsonl")
-                      if path.name not in NO_RECORDS and not holds_certificates(path))
+    yield from sorted(path for ending in ("*.jsonl", "*.jsonl.gz") for path in folder.rglob(ending)
+                      if path.name not in NO_RECORDS and not holds_others(path))
 
 
-def holds_certificates(path: Path) -> bool:
+def holds_others(path: Path) -> bool:
     """What can't be opened counts as records, so that whoever reads it tells what is wrong."""
     try:
-        return read_header(path).get("kind") == CERTIFICATES
+        return read_header(path).get("kind") in (CERTIFICATES, THEORY)
     except OSError:
         return False
 

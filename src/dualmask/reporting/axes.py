@@ -4,6 +4,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
+from importlib.resources import files
 from math import ceil, floor, log10
 
 from dualmask.text.differences import SHOWN
@@ -103,8 +104,18 @@ def tinted(tint: int) -> str:
 
 def swatch(tint: int) -> str:
     """What a legend has before each name."""
-    return (f'<svg class="swatch" viewBox="0 0 26 12" aria-hidden="true"><path class="line {tinted(tint)}" '
-            f'd="M1 6H25"/>{mark(tint, 13, 6)}</svg>')
+    return f'<svg class="swatch" viewBox="0 0 26 12" aria-hidden="true">{swatch_at(1, 6, tint)}</svg>'
+
+
+def swatch_at(x: float, y: float, tint: int) -> str:
+    """The same inside a plot."""
+    return (f'<path class="line {tinted(tint)}" d="M{place(x)} {place(y)}H{place(x + 24)}"/>'
+            f"{mark(tint, x + 12, y)}")
+
+
+def stylesheet(*names: str) -> str:
+    """Style sheets of the package, one after the other: what plots need, and what pages need beside it."""
+    return "".join((files("dualmask") / "assets" / f"{name}.css").read_text(encoding="utf-8") for name in names)
 
 
 def place(value: float) -> str:

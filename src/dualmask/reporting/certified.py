@@ -7,13 +7,12 @@ share a column.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.resources import files
 from math import ceil
 from typing import NamedTuple
 
 from dualmask import __version__
 from dualmask.evaluation.certified_records import Certificate, Certified, End, Summary, summarise
-from dualmask.reporting.axes import shown
+from dualmask.reporting.axes import shown, stylesheet
 from dualmask.reporting.charts import legend, survival_chart, told
 from dualmask.reporting.curves import Point, Series
 from dualmask.reporting.entries import Share, defence_options, share
@@ -120,7 +119,7 @@ def page(certified: Certified, title: str) -> str:
             f'<section id="curve"><h2>Certified accuracy</h2>\n<p class="notes">{shown(CAUTION)}</p>'
             f"{legend((one.name, one.tint) for one in lines)}"
             f'<div class="panels">{chart}</div>{table(rows(found))}</section>\n')
-    style = (files("dualmask") / "assets" / "report.css").read_text(encoding="utf-8")
+    style = stylesheet("plots", "report")
     links = '<li><a href="#facts">What was certified</a></li><li><a href="#curve">Certified accuracy</a></li>'
     return PAGE.substitute(policy=POLICY, title=shown(title), style=style, headline="", links=links, body=body,
                            foot=f"{found.texts:,} records; written by dualmask {__version__}.")

@@ -2,11 +2,10 @@
 """A report as one page of HTML that needs nothing else: no script, no network, light or dark, for phones and paper."""
 
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from string import Template
 
 from dualmask import __version__
-from dualmask.reporting.axes import percent, shown, tinted
+from dualmask.reporting.axes import percent, shown, stylesheet, tinted
 from dualmask.reporting.entries import WORST, Entry, Share
 from dualmask.reporting.findings import counted
 from dualmask.reporting.page_details import glossary, missing, provenance
@@ -72,7 +71,7 @@ def html(report: Report) -> str:
     links = "".join(f'<li><a href="#{name}">{title}</a></li>' for name, title, _ in sections)
     body = "".join(f'<section id="{name}"><h2>{title}</h2>\n{content}</section>\n' for name, title, content in sections)
     cells = sum(len(one.runs) for one in report.entries)
-    style = (files("dualmask") / "assets" / "report.css").read_text(encoding="utf-8")
+    style = stylesheet("plots", "report")
     return PAGE.substitute(
         policy=POLICY, title=shown(report.title), style=style, headline=headline(report, tints), links=links, body=body,
         foot=f"{counted(report.records, 'record')}, {counted(cells, 'cell')}; written by dualmask {__version__}.")

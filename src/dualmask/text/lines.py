@@ -12,24 +12,26 @@ from dualmask.errors import DataError
 
 MAX_TEXT = 4 * 2**20  # bytes in a line, characters in a text; beyond it a line end or a closing quote is missing
 PACKED_ENDINGS = (".gz", ".bz2", ".xz")
+DAMAGED = (EOFError, zlib.error, lzma.LZMAError)  # what unpacking raises beside OSError
 
 
 def read_lines(path: Path) -> Iterator[str]:
     """Lines ended by a line feed and by nothing else: texts may hold U+0085, which ``str.splitlines`` would cut at."""
     name, number, offset = str(path), 0, 0
     try:
-        with _open(path) as stream:
+        with unpacked(path) as stream:
             while line := stream.readline(MAX_TEXT + 1):
                 number += 1
                 yield _decoded(line, f"{name}, line {number}", offset)
                 offset += len(line)
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+    except (OSError, *DAMAGED) as error:
         raise DataError(f"{path}: unreadable after line {number} ({error}). Copy or pack the file again.") from error
     if not number:
         raise DataError(f"{path} is empty, expected rows of text. Was it written or copied to its end?")
 
 
-def _open(path: Path) -> IO[bytes]:
+def unpacked(path: Path) -> IO[bytes]:
+    """The bytes of a file, or what is packed in it; its ending tells."""
     packing = path.suffix.lower()
     if packing == ".gz":
         import gzip
