@@ -88,7 +88,8 @@ def touched(classifier: DefendedClassifier, words: Words) -> set[int]:
 def test_each_defence_finds_the_attacks_made_against_it() -> None:
     assert set(AWARE) == {"frequent", "steering", "typist", "padding", "seethrough"}
     assert aware_of("plain") == [] and aware_of("") == []
-    assert all((name in AWARE) is bool(kind.against) for name, kind in ATTACKS.items())
+    assert set(aware_of("ddm-restore")) == {"misprint", "outsider"}
+    assert all((name in AWARE + aware_of("ddm-restore")) is bool(kind.against) for name, kind in ATTACKS.items())
 
 
 @pytest.mark.parametrize("name", AWARE)

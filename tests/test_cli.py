@@ -350,7 +350,8 @@ def test_attack_refuses_before_it_overwrites(run: Run, model: Path, files: Path,
 def test_lists_can_be_had_one_by_one(run: Run) -> None:
     both, defences, attacks = (run("list", *part)[1] for part in ([], ["defences"], ["attacks"]))
     assert "textfooler" in attacks and "Defensive Dual Masking" not in attacks and "textfooler" not in defences
-    assert attacks.count("knows ddm") == len(aware_of("ddm"))
+    assert attacks.count("knows ddm-restore") == len(aware_of("ddm-restore"))
+    assert attacks.count("knows ddm") == len(aware_of("ddm")) + len(aware_of("ddm-restore"))
     assert "textfooler" in both and "ddm" in both
     assert set(ATTACKS) <= set(re.findall(r"\w+", attacks))
 

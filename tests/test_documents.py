@@ -508,6 +508,29 @@ def test_the_counterexamples_are_those_of_the_code() -> None:
         assert success_condition(a, m, r).holds and not exact_conditions(a, m, r).hold(name)
 
 
+def test_what_is_told_of_restoring_is_what_was_recorded() -> None:
+    page = (ROOT / "docs" / "restore.md").read_text(encoding="utf-8")
+    lines = (ROOT / "results" / "restoration.jsonl").read_text(encoding="utf-8").splitlines()
+    records = [json.loads(line) for line in lines]
+    edits = {(one["attack"], one["edit"], one["data"]): " / ".join(f"{value:.1f}" for value in (
+        one["as before"], one["mask"], one["other word"] + one["as edited"]))
+        for one in records if one["part"] == "edits" and one["words"] == "other words"}
+    told = [row for row in rows(section(page, "Restoring")) if row[0] != "attack"]
+    assert len(told) == 9 and [row[2:] for row in told] == [
+        [edits[row[0].strip("`"), row[1], data] for data in ("mr", "ag_news")] for row in told]
+    words = " ".join(page.split())
+    for data, name in (("mr", "(MR)"), ("ag_news", "(AG News)")):
+        clean, worst, spent = (next(one for one in records if (one["data"], one["part"]) == (data, part) and one.get(
+            "count from", "all") == "all") for part in ("clean", "worst", "time"))
+        assert f"{clean['touched, percent']:.2f} % {name}" in words and clean["touched, percent"] < 3
+        assert f"{worst['some edit read as another word']:.1f} % {name}" in words
+        assert f"{worst['edits undone']:.1f} %" in words and spent["fit, s"] + spent["first use, s"] < 10
+        assert f"{spent['fit, s'] + spent['first use, s']:.1f}" in words
+    found = [one for line in (ROOT / "results" / "benchmarks.jsonl").read_text(encoding="utf-8").splitlines()
+             if (one := json.loads(line))["benchmark"] == "restored_prediction"][-1]
+    assert found["clean_over_bare"] < found["limit"] and f"{found['clean_over_bare']:.2f} times" in words
+
+
 def test_the_quality_of_resources_is_that_of_the_manifests() -> None:
     page = section((ROOT / "docs" / "attacks.md").read_text(encoding="utf-8"), "What it runs on")
     told = {row[0]: row[2] for row in rows(page) if len(row) > 2}
@@ -561,7 +584,7 @@ def test_the_hooks_are_told() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     told = [row[0].strip("`") for row in rows(section(page, "The hooks"))]
     assert told == ["adapt", "fit", "augment", "is_ready", "training_view", "loss", "learn", "tune", "inference_view",
-                    "answer", "wanted", "combine", "suspicion", "radius"]
+                    "answer", "wanted", "combine", "suspicion", "account", "origins", "radius"]
     assert all(callable(getattr(DEFENCES["plain"], name)) for name in told)
 
 

@@ -96,7 +96,8 @@ def scored(answers: "Predictions", threshold: float | None) -> list[tuple[float,
 def spans_of(spans: Sequence["Masked"]) -> list[dict[str, object]]:
     """What was masked, for a file; `part` says that a span is of the second text of a pair."""
     return [{"text": span.text, "start": span.start, "end": span.end, "score": round(span.score, 4) + 0.0,
-             **({"part": span.part} if span.part else {})} for span in spans]
+             **({"part": span.part} if span.part else {}),
+             **({"becomes": span.becomes, "why": span.why} if span.why else {})} for span in spans]
 
 
 def as_json(value: object) -> bytes:

@@ -32,6 +32,8 @@ class Masked(NamedTuple):
     end: int
     score: float
     part: int = 0  # 1 for the second text of a pair
+    becomes: str | None = None  # what was read instead; None: a mask
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -119,10 +121,16 @@ class DefendedClassifier:
         return self.questions.votes(texts, numbers)
 
     def _marked(self, texts: Sequence[Text], kind: Defence) -> list[list[Masked]]:
-        if not kind.explainable:
+        if kind is not self.defence:
+            return [[] for _ in texts]
+        if kind.explainable:
+            return [found or [] for found in self.hidden(texts)]
+        accounts = [kind.account(text) for text in texts]
+        if None in accounts:
             raise OptionError(f"the defence '{kind.name}' rewrites texts, so that what it hid can't be marked in them; "
                               "ask without explain.")
-        return [found or [] for found in self.hidden(texts)] if kind is self.defence else [[] for _ in texts]
+        return [[Masked(one.written, one.start, one.end, 0.0, one.part, one.becomes, f"{one.action}: {one.why}")
+                 for one in account or ()] for account in accounts]
 
     @torch.no_grad()
     def first_view(self, texts: Sequence[Text]) -> Batch:

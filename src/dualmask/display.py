@@ -33,14 +33,21 @@ LONGEST = 1200  # characters of a text that are shown
 
 
 def marked_text(text: str, masked: Iterable["Masked"], *, brackets: bool = False) -> Text:
-    """The text with distrusted words struck through on red; with `brackets`, for screens without colour, ⟦so⟧."""
-    result, done = Text(), 0
-    for start, end in joined_spans(masked):
+    """The text with distrusted words struck through on red; with `brackets`, for screens without colour, ⟦so⟧.
+
+    What was read instead of a word stands behind it.
+    """
+    result, done, given = Text(), 0, list(masked)
+    instead = {span.start: span.becomes for span in given if span.becomes is not None}
+    for start, end in sorted([*joined_spans(span for span in given if span.becomes is None),
+                              *((span.start, span.end) for span in given if span.becomes is not None)]):
         if start >= LONGEST:
             break
         result.append(text[done:start].translate(SHOWN))
         word = text[start:end].translate(SHOWN)
-        result.append(f"\u27e6{word}\u27e7" if brackets else word, style=MARK)
+        result.append(f"\u27e6{word}\u27e7" if brackets else word, style="dim strike" if start in instead else MARK)
+        if start in instead:
+            result.append(f"\u2192{instead[start].translate(SHOWN)}", style="bold green")
         done = end
     result.append(text[done:max(done, LONGEST)].translate(SHOWN))
     if len(text) > max(done, LONGEST):
@@ -50,6 +57,14 @@ def marked_text(text: str, masked: Iterable["Masked"], *, brackets: bool = False
 
 def joined_spans(masked: Iterable["Masked"]) -> list[tuple[int, int]]:
     return joined((span.start, span.end) for span in masked)
+
+
+def distrusted(masked: Sequence["Masked"]) -> str:
+    """What was hidden with its scores; of a defence that tells why, each word with what became of it."""
+    if not any(span.why for span in masked):
+        return f"distrusted: {scored_words(masked) or 'nothing'}"
+    return "\n".join(f"{span.text.translate(SHOWN)} \u2192 {(span.becomes or '[MASK]').translate(SHOWN)}  {span.why}"
+                     for span in masked)
 
 
 def scored_words(masked: Sequence["Masked"]) -> str:
@@ -92,7 +107,7 @@ def show_predictions(
         lines = [marked_text(part, [span for span in spans if span.part == place], brackets=brackets)
                  for place, part in enumerate(parts)]
         if answers.masked is not None:
-            lines.append(Text(f"distrusted: {scored_words(spans) or 'nothing'}", style="dim"))
+            lines.append(Text(distrusted(spans), style="dim"))
         table.add_row(Text(label.translate(SHOWN)), confidence_bar(max(row)), *map(shown, doubt), Group(*lines))
     console.print(table)
 
@@ -101,6 +116,10 @@ def legend(console: Console, classifier: "DefendedClassifier", *, defended: bool
     """What the marks and the scores mean."""
     if not defended:
         console.print("The defence was off: nothing was masked.", style="dim")
+        return
+    if not classifier.defence.explainable:
+        console.print("A word and, behind the arrow, what was read instead; [MASK]: it was hidden. All else was read "
+                      "as it is written.", style="dim", markup=False)
         return
     sample = marked_text("words", [_whole("words")], brackets=console.color_system is None or console.no_color)
     note = ""

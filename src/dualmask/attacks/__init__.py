@@ -11,6 +11,8 @@ from dualmask.attacks.deepwordbug import DeepWordBug
 from dualmask.attacks.fgpm import FGPM
 from dualmask.attacks.frequent import Frequent
 from dualmask.attacks.hotflip import HotFlip
+from dualmask.attacks.misprint import Misprint
+from dualmask.attacks.outsider import Outsider
 from dualmask.attacks.padding import Padding
 from dualmask.attacks.pwws import PWWS
 from dualmask.attacks.seethrough import SeeThrough
@@ -22,7 +24,7 @@ from dualmask.cards import Catalogue
 
 ATTACKS: Catalogue[Attack] = Catalogue((
     DeepWordBug, TextBugger, PWWS, TextFooler, BertAttack, HotFlip, FGPM, A2T,
-    Frequent, Steering, Typist, Padding, SeeThrough))  # these know a defence
+    Frequent, Steering, Typist, Padding, SeeThrough, Misprint, Outsider))  # these know a defence
 
 
 def build_attack(

@@ -3,7 +3,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -11,19 +11,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from dualmask.attacks.hidden import view_spans
 from dualmask.attacks.moves import Proposals
 from dualmask.attacks.pieces import PIECE_MARKS, piece_marks, tokens_of
 from dualmask.attacks.problem import Problem, Question, Steps
 from dualmask.classifier import DefendedClassifier
 from dualmask.errors import OptionError
 from dualmask.models.victim import Victim
-from dualmask.text.encoding import characters
+from dualmask.text.encoding import Batch, characters
 from dualmask.text.examples import Text
 from dualmask.text.words import Words
 from dualmask.views import evaluating
-
-if TYPE_CHECKING:
-    from tokenizers import Encoding
 
 Item = tuple[Text, int]  # a text and the label against which the odds are to rise
 Vectors = NDArray[np.float32]
@@ -33,8 +31,9 @@ VIEWS = 8  # of a defence that votes, behind a gradient
 def white_box(victim: Victim, attack: str) -> DefendedClassifier:
     """The classifier behind a victim; refused where there is none to look into."""
     if isinstance(victim.classifier, DefendedClassifier):
-        if not victim.classifier.defence.explainable:
-            raise OptionError(f"the defence '{victim.classifier.defence.name}' rewrites texts, so that gradients can't "
+        defence = victim.classifier.defence
+        if not defence.explainable and defence.origins("") is None:
+            raise OptionError(f"the defence '{defence.name}' rewrites texts, so that gradients can't "
                               f"be led back to their words; '{attack}' looks inside, choose an attack that only asks.")
         return victim.classifier
     raise OptionError(f"the attack '{attack}' needs gradients, and this victim only answers; give a DefendedClassifier "
@@ -44,6 +43,11 @@ def white_box(victim: Victim, attack: str) -> DefendedClassifier:
 def word_table(classifier: DefendedClassifier) -> Tensor:
     """The embedding of every token, (vocabulary, size)."""
     return cast(Tensor, classifier.model.get_input_embeddings().weight).detach().float()
+
+
+def as_read(classifier: DefendedClassifier, texts: Sequence[Text]) -> Batch:
+    """The tokens of texts; those of a defence that rewrites, rewritten."""
+    return classifier.encode(texts) if classifier.defence.explainable else classifier.first_view(texts)
 
 
 class Gradient(NamedTuple):
@@ -93,26 +97,16 @@ class GradientOracle:
 
     def answers(self, items: Sequence[Item]) -> list[Gradient]:
         texts, labels = [text for text, _ in items], [label for _, label in items]
-        encoding = self.classifier.encode.tokenise(texts)
-        totals = self._gradients(texts, labels)
-        found = []
-        for row, text in enumerate(texts):
-            kinds = encoding.sequence_ids(row)
-            tokens = [place for place, kind in enumerate(kinds) if kind is not None]
-            shift = 0 if isinstance(text, str) else len(text[0]) + 1
-            offsets = cast("list[Encoding]", encoding.encodings)[row].offsets
-            spans = [offsets[token] for token in tokens]
-            moved = [shift * (kinds[token] or 0) for token in tokens]
-            found.append(Gradient(
-                [start + by for (start, _), by in zip(spans, moved, strict=True)],
-                [end + by for (_, end), by in zip(spans, moved, strict=True)],
-                [encoding["input_ids"][row][token] for token in tokens], totals[row]).cut())
-        return found
+        read, totals = as_read(self.classifier, texts), self._gradients(texts, labels)
+        return [Gradient([start for start, _ in spans], [end for _, end in spans], ids[body].tolist(), total).cut()
+                for spans, ids, body, total in zip(
+                    view_spans(self.classifier, texts, read), read.input_ids, read.body, totals, strict=True)]
 
     def _gradients(self, texts: Sequence[Text], labels: Sequence[int]) -> list[Vectors]:
-        """For each text (tokens, size), of the mean over the defence's first views: a vote has no slope."""
+        """For each text (tokens, size), of the mean over the defence's first views: a vote has no slope. Of a defence
+        that rewrites the first alone, in which alone the text's words are known."""
         network, defence = self.classifier.network, self.classifier.defence
-        views = min(defence.views, VIEWS)
+        views = min(defence.views, VIEWS) if defence.explainable else 1
         with evaluating(network):
             batch = defence.inference_view([text for text in texts for _ in range(views)],
                                            list(range(views)) * len(texts), self.classifier.encode,
@@ -133,21 +127,22 @@ class GradientOracle:
 
 
 class EmbeddingOracle:
-    """A word's place in the victim's own embedding table: the mean of its pieces."""
+    """A word's place in the victim's own embedding table: the mean of its pieces, as the defence reads it."""
 
     memory = 1 << 16
     rows, cells = 1 << 16, 1 << 40
 
     def __init__(self, classifier: DefendedClassifier) -> None:
-        self.encode = classifier.encode
+        self.classifier = classifier
         self.table: Vectors = word_table(classifier).cpu().numpy()
 
     def lengths(self, items: Sequence[str]) -> list[int]:
         return [1] * len(items)
 
     def answers(self, items: Sequence[str]) -> list[Vectors]:
-        batch = self.encode(list(items))
-        return [self.table[ids[body].numpy()].mean(axis=0) if body.any() else np.zeros(self.table.shape[1], np.float32)
+        batch = as_read(self.classifier, items)
+        return [self.table[ids[body].cpu().numpy()].mean(axis=0) if body.any()
+                else np.zeros(self.table.shape[1], np.float32)
                 for ids, body in zip(batch.input_ids, batch.body, strict=True)]
 
 
@@ -175,17 +170,26 @@ class FlipOracle(GradientOracle):
         return [token for token, text in enumerate(map(str, tokens))
                 if text.startswith(begins) and text[len(begins):].isalpha()]
 
+    @cached_property
+    def words(self) -> list[str]:
+        tokens = self.classifier.encode.tokenizer.convert_ids_to_tokens(self.choices)
+        return [str(token).lstrip(PIECE_MARKS) for token in tokens]
+
+    @cached_property
+    def rewritten(self) -> Vectors:
+        """(choices, size): the embeddings of what a defence that rewrites makes of them."""
+        return np.stack(EmbeddingOracle(self.classifier).answers(self.words))
+
     def answers(self, items: Sequence[Item]) -> list[Flips]:  # type: ignore[override]
         table = word_table(self.classifier)
-        chosen = table[self.choices]
-        tokenizer = self.classifier.encode.tokenizer
+        explainable = self.classifier.defence.explainable
+        chosen = table[self.choices] if explainable else torch.from_numpy(self.rewritten).to(table.device)
         found = []
         for gradient in super().answers(items):
             slopes = torch.from_numpy(gradient.vectors).to(table.device)
             here = (slopes * table[gradient.ids]).sum(dim=1, keepdim=True)
             top = (slopes @ chosen.T - here).topk(min(self.most, len(chosen)), dim=1)
-            words = [[str(tokenizer.convert_ids_to_tokens(self.choices[place])).lstrip(PIECE_MARKS) for place in row]
-                     for row in top.indices.tolist()]
+            words = [[self.words[place] for place in row] for row in top.indices.tolist()]
             found.append(Flips(gradient, words, top.values.cpu().numpy()))
         return found
 

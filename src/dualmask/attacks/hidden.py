@@ -1,26 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a defence hides of a text: a question to the defence itself, which costs the victim no query."""
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 import torch
 
 from dualmask.attacks.moves import Moves
-from dualmask.attacks.pieces import tokens_of
+from dualmask.attacks.pieces import PIECE_MARKS, tokens_of
 from dualmask.attacks.problem import Answer, Problem, Question, Steps
 from dualmask.attacks.rankings import Ranking
 from dualmask.attacks.searches import greedy
 from dualmask.classifier import DefendedClassifier
 from dualmask.errors import OptionError
 from dualmask.models.victim import Victim
-from dualmask.text.encoding import Encode, characters
+from dualmask.text.encoding import Batch, Encode, characters
 from dualmask.text.examples import Text
 from dualmask.text.words import Words
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
 
+T = TypeVar("T")
 LETTERS = 16  # for each token of the network's input: more than words have
 Span = tuple[int, int]  # characters of a text; a pair counts as its texts joined by one character
 
@@ -81,24 +82,34 @@ class HiddenOracle:
         return [characters(text) for text in items]
 
     def answers(self, items: Sequence[Text]) -> list[Hidden]:
-        """Of long texts only the beginning is looked at, where it fills the network's input by itself."""
-        encode = self.classifier.encode
-        starts = [beginning(text, LETTERS * encode.max_length) for text in items]
-        found = self._answers(starts)
-        full = encode.max_length - encode.special_tokens(items)
-        short = [row for row, text in enumerate(items) if starts[row] != text and len(found[row].starts) < full]
-        for row, hidden in zip(short, self._answers([items[row] for row in short]) if short else (), strict=True):
-            found[row] = hidden
-        return found
+        return of_beginnings(self.classifier.encode, items, self._answers, size=lambda hidden: len(hidden.starts))
 
     def _answers(self, items: Sequence[Text]) -> list[Hidden]:
-        encode, view = self.classifier.encode, self.classifier.first_view(items)
+        view = self.classifier.first_view(items)
         scores = torch.zeros(view.masks.shape) if view.scores is None else view.scores
         found = []
-        for spans, body, masks, values in zip(token_spans(encode, items), view.body, view.masks, scores, strict=True):
+        for spans, body, masks, values in zip(
+                view_spans(self.classifier, items, view), view.body, view.masks, scores, strict=True):
             starts, ends = [start for start, _ in spans], [end for _, end in spans]
             found.append(Hidden(starts, ends, masks[body].tolist(), values[body].tolist()))
         return found
+
+
+def of_beginnings(
+    encode: Encode, texts: Sequence[Text], ask: Callable[[Sequence[Text]], list[T]], *, size: Callable[[T], int],
+    letters: int = LETTERS,
+) -> list[T]:
+    """Answers about texts, of long ones about the beginning alone where it fills the network's input by itself.
+
+    size: the tokens of the text that an answer is about; letters: how many to look at for each that fits.
+    """
+    starts = [beginning(text, letters * encode.max_length) for text in texts]
+    found = ask(starts)
+    full = encode.max_length - encode.special_tokens(texts)
+    short = [row for row, text in enumerate(texts) if starts[row] != text and size(found[row]) < full]
+    for row, answer in zip(short, ask([texts[row] for row in short]) if short else (), strict=True):
+        found[row] = answer
+    return found
 
 
 def beginning(text: Text, letters: int) -> Text:
@@ -107,6 +118,22 @@ def beginning(text: Text, letters: int) -> Text:
         return text
     end = text.find(" ", letters)
     return text[:end] if end >= 0 else text
+
+
+def view_spans(classifier: DefendedClassifier, texts: Sequence[Text], view: Batch) -> list[list[Span]]:
+    """The characters that each token of the texts' view comes from, special ones left out.
+
+    Of a defence that rewrites these are whole words, their punctuation with them: its own tokens get no characters.
+    """
+    if classifier.defence.explainable:
+        return token_spans(classifier.encode, texts)
+    found = []
+    for text, ids, places, body in zip(texts, view.input_ids, view.words, view.body, strict=True):
+        spans = classifier.defence.origins(text) or []
+        tokens = classifier.encode.tokenizer.convert_ids_to_tokens(ids[body].tolist())
+        found.append([spans[place] if any(map(str.isalnum, token.strip(PIECE_MARKS))) else (spans[place][1],) * 2
+                      for place, token in zip(places[body].tolist(), tokens, strict=True)])
+    return found
 
 
 def token_spans(encode: Encode, texts: Sequence[Text]) -> list[list[Span]]:

@@ -9,6 +9,7 @@ from dualmask.defences.base import Defence
 from dualmask.defences.certed import CertED
 from dualmask.defences.combination import Defences
 from dualmask.defences.ddm import DDM
+from dualmask.defences.ddm_restore import DDMRestore
 from dualmask.defences.fat import FAT
 from dualmask.defences.fgws import FGWS
 from dualmask.defences.floodingx import FloodingX
@@ -28,7 +29,7 @@ from dualmask.defences.ttso import TTSO
 from dualmask.options import TrainingOptions, make_options
 
 DEFENCES = Defences((
-    Defence, DDM, MI4D, FGWS, RanMASK, SAFER, CertED, TextRS, RSMI, FreeLB, FreeLBpp, FAT,
+    Defence, DDM, DDMRestore, MI4D, FGWS, RanMASK, SAFER, CertED, TextRS, RSMI, FreeLB, FreeLBpp, FAT,
     InfoBERT, A2T, ADFAR, FloodingX, TTSO, IB, SIWCon, MVP,
     SHIELD))
 

@@ -12,6 +12,7 @@ from dualmask.cards import Method
 from dualmask.errors import OptionError
 from dualmask.text.encoding import Batch, Encode
 from dualmask.text.examples import Example, Text
+from dualmask.text.readings import Reading
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -153,6 +154,17 @@ class Defence(nn.Module, Method):
 
     def suspicion(self, logits: Tensor) -> Tensor | None:
         """Of detectors: how suspicious each text is, (texts,), from the same logits."""
+        return None
+
+    def account(self, text: Text) -> list[Reading] | None:
+        """Words that the network is shown otherwise than they are written, where a defence that rewrites can tell."""
+        return None
+
+    def origins(self, text: Text) -> list[tuple[int, int]] | None:
+        """Where in the text each word of the first view (`Batch.words`) comes from, if one that rewrites can tell.
+
+        A pair counts as its texts joined by one character.
+        """
         return None
 
     def redraw(self, number: int) -> None:

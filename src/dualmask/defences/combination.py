@@ -17,6 +17,7 @@ from dualmask.errors import OptionError, did_you_mean
 from dualmask.options import make_options
 from dualmask.text.encoding import Batch, Encode
 from dualmask.text.examples import Example, Text
+from dualmask.text.readings import Reading
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -129,6 +130,12 @@ class Combined(Defence):
 
     def suspicion(self, logits: Tensor) -> Tensor | None:
         return self.asker.suspicion(logits)
+
+    def account(self, text: Text) -> list[Reading] | None:
+        return self.asker.account(text)
+
+    def origins(self, text: Text) -> list[tuple[int, int]] | None:
+        return self.asker.origins(text)
 
     def redraw(self, number: int) -> None:
         self.asker.redraw(number)

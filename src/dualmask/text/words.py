@@ -94,6 +94,15 @@ class Words:
     def deleted(self, place: int) -> "Words":
         return self.replaced(place, "")
 
+    def joined(self, place: int) -> "Words":
+        """With a word and the next written as one, and nothing between them."""
+        end, start = self.spans[place][1], self.spans[place + 1][0]
+        new = self.deleted(place + 1).replaced(place, self[place] + self[place + 1])
+        new.text, new.boundary = self.text[:end] + self.text[start:], self.boundary
+        if self.boundary is not None and end <= self.boundary:
+            new.boundary = self.boundary - (start - end)
+        return new
+
     @property
     def changed(self) -> frozenset[int]:
         """The words that differ in place or content from the original's, by their numbers here."""

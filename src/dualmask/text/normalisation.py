@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Characters that look like plain letters, or like nothing at all, written as plain letters; other scripts stay.
+
+Inside and beside Latin words invisible characters go; full-width, mathematical and other styled letters and ligatures
+become plain ones; strange white space becomes a space. Letters of other scripts, digits and signs become the Latin
+letters that they look like only in a word that mixes Latin with another script, or whose Latin reading is known while
+it is not itself. Accented letters are letters: "naïve", "Zürich" and "versión" stay.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import product
+from typing import NamedTuple
+
+from dualmask.text.letters import HOMOGLYPHS
+
+Known = Callable[[str], bool]  # of a word in lower case
+
+
+class Normal(NamedTuple):
+    """A text and, where it is not as it was written, the place that each of its characters comes from."""
+
+    text: str
+    places: list[int] | None
+
+
+# Letters that look like Latin ones, each before its double; below come those that TextBugger writes.
+_PAIRS = (
+    # Cyrillic
+    "\u0430a\u0435e\u043eo\u0440p\u0441c\u0443y\u0445x\u0456i\u0458j\u0455s\u04bbh\u0501d\u051bq\u051dw\u0475v"
+    "\u04cfl\u0433r\u043ak\u043cm\u0442t\u043fn\u044cb\u0410A\u0412B\u0415E\u041aK\u041cM\u041dH\u041eO\u0420P"
+    "\u0421C\u0422T\u0423Y\u0425X\u0406I\u0408J\u0405S\u050cG\u051cW\u04aeY"
+    # Greek
+    "\u03b1a\u03bfo\u03c1p\u03bdv\u03c4t\u03c5u\u03bak\u03b9i\u03c9w\u03b7n\u03b3y\u03c7x\u03b2b\u0391A\u0392B"
+    "\u0395E\u0396Z\u0397H\u0399I\u039aK\u039cM\u039dN\u039fO\u03a1P\u03a4T\u03a5Y\u03a7X"
+    # Armenian
+    "\u0585o\u057du\u0578n\u0581g\u0570h\u0566q\u054fS\u0555O\u053cL"
+    # Cherokee
+    "\u13aaA\u13f4B\u13dfC\u13a0D\u13acE\u13c0G\u13bbH\u13abJ\u13e6K\u13deL\u13b7M\u13e2P\u13d2R\u13daS\u13a2T"
+    "\u13e4V\u13d4W\u13c3Z"
+    # Phonetic letters and small capitals
+    "\u0251a\u0261g\u0269i\u0131i\u029fl\u0274n\u0280r\ua731s\u1d1bt\u1d20v\u1d21w\u1d22z\u0299b\u1d04c\u1d05d"
+    "\u1d07e\u029ch\u1d0aj\u1d0bk\u1d0dm\u1d0fo\u1d18p\u1d1cu\u028fy\u026ai"
+)
+LOOK_ALIKES = {
+    **dict(zip(_PAIRS[::2], _PAIRS[1::2], strict=True)),
+    **{strange: letter for letter, strange in HOMOGLYPHS.items() if letter.isalpha()},
+}
+SIGNS = {"0": "o", "1": "li", "3": "e", "4": "a", "5": "s", "7": "t", "8": "b", "9": "g", "@": "a", "$": "s", "!": "i",
+         "|": "l", "\u20ac": "e", "\u00a3": "l", "\u00d7": "x"}
+_MARKS = {"\u02d7": "-", "\u2010": "-", "\u2011": "-", "`": "'", "\u00b4": "'", "\u02bc": "'", "\uff07": "'"}
+_STYLES = ("<wide>", "<narrow>", "<font>", "<circle>", "<square>", "<super>", "<sub>", "<compat>")
+_SPACES = re.compile(r"[\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\x0b\x0c\x1c-\x1f\x85]")
+_SELECTOR = re.compile(r"[\u034f\u115f\u1160\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+_LEET = re.escape("".join(SIGNS))
+# A text in plain ASCII has nothing to do unless it holds control characters, or a letter beside a digit or sign
+_CONTROL = re.compile(r"[^\t\n\r -~]")
+_SIGN = re.compile(rf"[{_LEET}`](?:(?=[A-Za-z])|(?<=[A-Za-z].))")
+_CHUNK = re.compile(r"\S+")
+_CORE = re.compile(rf"(?:[^\W_]|[{_LEET}{re.escape(''.join(_MARKS))}'\u2019])+")
+MOST_SIGNS = 3  # of digits and signs in one word that are read as letters
+
+
+def normalised(text: str, is_known: Known) -> Normal:
+    """The text in plain letters; `places` is None where nothing had to be done."""
+    strange = not text.isascii() or _CONTROL.search(text) is not None
+    if not strange and not _SIGN.search(text):
+        return Normal(text, None)
+    letters, places = _plain_characters(text) if strange else (list(text), list(range(len(text))))
+    joined = "".join(letters)
+    latin = 2 * sum(map(_is_latin, joined)) > sum(map(str.isalpha, joined))
+    for chunk in _CHUNK.finditer(joined):
+        if not chunk[0].isascii() or _SIGN.search(chunk[0]):
+            for core in _CORE.finditer(joined, *chunk.span()):
+                start, end = core.span()
+                letters[start:end] = _read(core[0], is_known, latin=latin, tag=joined[start - 1:start] == "#")
+    new = "".join(letters)
+    return Normal(text, None) if new == text else Normal(new, places)
+
+
+def _plain_characters(text: str) -> tuple[list[str], list[int]]:
+    """Without invisible characters, styled letters as plain ones, one character each; and where each comes from."""
+    letters: list[str] = []
+    places: list[int] = []
+    for place, character in enumerate(_composed(text)):
+        if not character or (is_invisible(character) and not _belongs(text, place)):
+            continue
+        plain = " " if _SPACES.match(character) else _unstyled(character)
+        letters += plain
+        places += [place] * len(plain)
+    return letters, places
+
+
+def _composed(text: str) -> list[str]:
+    """Characters with the accents behind them, as one where there is such a letter; nothing in the place of these."""
+    found = list(text)
+    for place in range(len(found) - 1, 0, -1):
+        if unicodedata.combining(found[place]) and _is_latin(found[place - 1][:1]):
+            one = unicodedata.normalize("NFC", found[place - 1] + found[place])
+            found[place - 1], found[place] = one[0], ""
+    return found
+
+
+@lru_cache(maxsize=1 << 12)
+def is_invisible(character: str) -> bool:
+    """Zero-width, formatting and control characters, and selectors of a glyph's variant; no white space."""
+    if character.isspace():
+        return False
+    return unicodedata.category(character) in ("Cc", "Cf") or _SELECTOR.match(character) is not None
+
+
+def _belongs(text: str, place: int) -> bool:
+    """Whether an invisible character does something here: in emoji and in scripts that need joiners."""
+    sides = [text[place - 1:place], text[place + 1:place + 2]]
+    return any(side and not side.isascii() and not is_invisible(side) and not _is_latin(side)
+               and _unstyled(side) == side for side in sides)
+
+
+@lru_cache(maxsize=1 << 12)
+def _unstyled(character: str) -> str:
+    """A full-width, mathematical or otherwise styled Latin letter, or a ligature, as plain letters."""
+    style = unicodedata.decomposition(character).partition(" ")[0]
+    if style not in _STYLES:
+        return character
+    plain = unicodedata.normalize("NFKC", character)
+    single = len(plain) == 1 and (plain.isalpha() or style == "<wide>")
+    ligature = "\ufb00" <= character <= "\ufb06"
+    return plain if plain.isascii() and (single or ligature) else character
+
+
+def _read(word: str, is_known: Known, *, latin: bool, tag: bool) -> str:
+    """A word of the same length in Latin letters, or as it was."""
+    if is_known(word.lower()) or word.isdecimal() or (tag and word.isascii()):
+        return word
+    plain = "".join(_MARKS.get(letter, letter) for letter in word)
+    if not plain.isascii():
+        reading = "".join(LOOK_ALIKES.get(letter, letter) for letter in plain)
+        if reading.isascii() and (_is_mixed(plain) or (latin and is_known(reading.lower()))):
+            plain = reading
+    return _without_signs(plain, is_known)
+
+
+def _is_mixed(word: str) -> bool:
+    """Whether plain letters stand beside look-alikes; the dotless i is one of Turkish beside the others."""
+    return any(letter.isascii() and letter.isalpha() for letter in word) and any(
+        letter in LOOK_ALIKES for letter in word if letter != "\u0131")
+
+
+@lru_cache(maxsize=1 << 12)
+def _is_latin(character: str) -> bool:
+    return character.isalpha() and unicodedata.name(character, "").startswith("LATIN")
+
+
+def _without_signs(word: str, is_known: Known) -> str:
+    """Digits and signs inside a word as the letters that they look like, if that gives a known word ("b4d").
+
+    At either end they may be a number or a currency: there they are read as letters in words of five or more only.
+    """
+    core = word.rstrip("!'")
+    signs = [place for place, letter in enumerate(core) if letter in SIGNS]
+    edges = {0, len(core) - 1} & set(signs)
+    if core[:1] == "@" and is_known(core[1:].lower()):
+        return word  # a handle
+    if not 0 < len(signs) <= MOST_SIGNS or 2 * len(signs) > len(core) or (edges and len(core) < 5):
+        return word
+    for letters in product(*(SIGNS[core[place]] for place in signs)):
+        reading = list(core)
+        for place, letter in zip(signs, letters, strict=True):
+            reading[place] = letter
+        if is_known("".join(reading).lower()):
+            return "".join(reading) + word[len(core):]
+    return word

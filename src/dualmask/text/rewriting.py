@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Texts as a network is to read them: words restored, exchanged for the head of their cluster, or hidden."""
+
+import re
+from collections.abc import Iterator, Sequence
+from math import ceil
+
+from torch import nn
+
+from dualmask.text.clusters import Clusters
+from dualmask.text.examples import Example, Text
+from dualmask.text.lexicon import Figures, Lexicon
+from dualmask.text.readings import Reading
+from dualmask.text.restoration import PROTECTED, Restorer
+from dualmask.text.words import in_case_of
+
+HIDDEN = "\ue000"  # a word that is to be a mask; of no use in texts, which lose it
+REMEMBERED = 1 << 17  # words: an attack must not fill the memory
+_WORD = re.compile(r"\S+")
+_RUN = re.compile(r"[^\W\d_]+")  # letters, the unit of restoring and of exchanging
+
+
+class Rewriting(nn.Module):
+    """What is done to a text before the network sees it. Each part may be missing."""
+
+    def __init__(
+        self, *, lexicon: Lexicon, restorer: Restorer | None, clusters: Clusters | None, budget: float,
+    ) -> None:
+        super().__init__()
+        self.lexicon, self.restorer, self.clusters, self.budget = lexicon, restorer, clusters, budget
+        self._known: Heads | None = None
+
+    def fit(self, examples: Sequence[Example]) -> None:
+        """Learn words from training examples; how bold to be, from a tenth of them that was set aside at first."""
+        aside = examples[::10]
+        if self.restorer is not None and len(examples) > len(aside) > 0:
+            self.lexicon.fit([one.text for number, one in enumerate(examples) if number % 10])
+            self.restorer.calibrate([part for one in aside for part in parts(one.text)])
+        self.lexicon.fit([one.text for one in examples])
+        if self.clusters is not None:
+            self.clusters.fit(examples)
+
+    def readings(self, text: str) -> list[Reading]:
+        """Every word that is not read as it is written, in order."""
+        found = self.restorer.readings(text) if self.restorer is not None else []
+        found = list(within_budget(found, ceil(self.budget * len(text.split()))))
+        return found if self.clusters is None else list(self._exchanged(text, found))
+
+    def _exchanged(self, text: str, found: Sequence[Reading]) -> Iterator[Reading]:
+        """Readings in which words became the head of their cluster; those between them, too."""
+        heads, end = self._heads(), 0
+        kept = [*(match.span() for match in PROTECTED.finditer(text)), *((one.start, one.end) for one in found)]
+        for one in [*found, None]:
+            after = len(text) if one is None else one.start
+            for match in _RUN.finditer(text, end, after):
+                head = heads[match[0]]
+                if head != match[0] and not any(start <= match.start() < stop for start, stop in kept):
+                    yield Reading(match.start(), match.end(), match[0], head, "canonical", heads.why(match[0]))
+            if one is not None:
+                end = one.end
+                yield one if one.becomes is None else one._replace(becomes=_RUN.sub(lambda run: heads[run[0]],
+                                                                                    one.becomes))
+
+    def _heads(self) -> "Heads":
+        """What is remembered about words, begun anew when words or clusters have changed."""
+        assert self.clusters is not None
+        table, figures = self.clusters.table(), self.lexicon.figures()
+        if self._known is None or self._known.table is not table or self._known.figures is not figures:
+            self._known = Heads(self.clusters, figures)
+        return self._known
+
+    def __call__(self, text: Text) -> Text:
+        """The text as it is read, `HIDDEN` where a mask is to stand."""
+        if not isinstance(text, str):
+            return tuple(str(self(part)) for part in text)  # type: ignore[return-value]
+        return "".join(piece for piece, _, _ in self.pieces(text))
+
+    def pieces(self, text: str) -> Iterator[tuple[str, int, int]]:
+        """What is read, one piece after the other, and the characters of the text that each stands for."""
+        text, end = text.replace(HIDDEN, " "), 0
+        for one in self.readings(text):
+            yield text[end:one.start], end, one.start
+            yield f" {HIDDEN} " if one.becomes is None else one.becomes, one.start, one.end
+            end = one.end
+        yield text[end:], end, len(text)
+
+    def origins(self, text: str) -> list[tuple[int, int]]:
+        """For each white-space word of what is read the characters of the text that it comes from."""
+        read, spans = "", list[tuple[int, int]]()
+        for number, (piece, start, end) in enumerate(self.pieces(text)):
+            read += piece
+            kept = number % 2 == 0  # as it is written, letter by letter
+            spans += [(start + at, start + at + 1) if kept else (start, end) for at in range(len(piece))]
+        return [(spans[word.start()][0], spans[word.end() - 1][1]) for word in _WORD.finditer(read)]
+
+
+class Heads(dict[str, str]):
+    """A word as it is written -> what is read for it. Names stay: words that the training texts write with capitals."""
+
+    def __init__(self, clusters: Clusters, figures: Figures) -> None:
+        super().__init__()
+        self.clusters, self.table, self.figures = clusters, clusters.table(), figures
+        self._reasons: dict[str, str] = {}
+
+    def __missing__(self, written: str) -> str:
+        word = written.lower()
+        head = self.table.get(word, word)
+        found = written if head == word or not self.figures.is_no_name(word, written) else in_case_of(head, written)
+        if len(self) < REMEMBERED:
+            self[written] = found
+        return found
+
+    def why(self, written: str) -> str:
+        """Only of words that have another head, so that there are not many."""
+        if written not in self._reasons:
+            self._reasons[written] = self.clusters.reason(written.lower())
+        return self._reasons[written]
+
+
+def within_budget(found: Sequence[Reading], most: int) -> Iterator[Reading]:
+    """At most so many masks, the first ones; whatever would be another stays as it is written."""
+    for one in found:
+        if one.becomes is None:
+            most -= 1
+        if one.becomes is not None or most >= 0:
+            yield one
+
+
+def parts(text: Text) -> tuple[str, ...]:
+    return (text,) if isinstance(text, str) else text

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ddm-restore: what the network is shown of a text, in training and at inference, and how it is accounted for."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from rapidfuzz.distance import OSA
+
+from dualmask.classifier import DefendedClassifier
+from dualmask.defences import build_defence
+from dualmask.defences.ddm_restore import DDMRestore
+from dualmask.errors import OptionError
+from dualmask.models.encoders import load_encoder
+from dualmask.text.encoding import Batch, Encode
+from dualmask.text.examples import Dataset, Example, Text
+from dualmask.text.readings import Reading
+from dualmask.text.rewriting import HIDDEN, Rewriting, within_budget
+from dualmask.text.tampering import misspelt, neighbours, swapped, tampered
+
+CPU = torch.device("cpu")
+GOOD = ["wonderful", "brilliant", "superb", "moving", "charming"]
+BAD = ["terrible", "dreadful", "boring", "stupid", "clumsy"]
+THINGS = ["story", "picture", "actress", "music", "dialogue", "camera"]
+
+
+def review(draw: random.Random, label: int) -> str:
+    words = GOOD if label else BAD
+    return (f"the {draw.choice(THINGS)} was {draw.choice(words)} and the {draw.choice(THINGS)} of this "
+            f"{draw.choice(THINGS)} was {draw.choice(words)} .")
+
+
+def reviews(count: int) -> list[Example]:
+    draw = random.Random(0)
+    return [Example(review(draw, number % 2), number % 2) for number in range(count)]
+
+
+@pytest.fixture(scope="module")
+def encode(tiny: Callable[[str], Path]) -> Encode:
+    from transformers import AutoTokenizer
+
+    return Encode(AutoTokenizer.from_pretrained(tiny("bert")), max_length=64)
+
+
+@pytest.fixture(scope="module")
+def fitted(encode: Encode) -> DDMRestore:
+    return made(encode)
+
+
+def made(encode: Encode, **options: object) -> DDMRestore:
+    defence = build_defence("ddm-restore", options=options)
+    assert isinstance(defence, DDMRestore)
+    defence.fit(reviews(400), encode)
+    return defence
+
+
+def words_of(batch: Batch, row: int, encode: Encode) -> str:
+    return str(encode.tokenizer.decode(batch.input_ids[row][batch.body[row]]))
+
+
+# What is read
+
+
+@pytest.mark.parametrize(("written", "read"), [
+    ("the stroy was terrible .", "the story was terrible ."),
+    ("the story was terri ble .", "the story was terrible ."),
+    ("the story wasterrible .", "the story was terrible ."),
+    ("the st\u043ery was ter\u200brible .", "the story was terrible ."),
+    ("the story was qzxvkj .", f"the story was {HIDDEN} ."),
+    ("the story was (qzxvkj) .", f"the story was ( {HIDDEN} ) ."),
+    (f"the {HIDDEN} story", "the story"), ("", "")])
+def test_words_are_restored_and_what_is_unknown_is_hidden(encode: Encode, written: str, read: str) -> None:
+    found = made(encode, canonical=False).rewriting(written)
+    assert isinstance(found, str) and found.split() == read.split()
+
+
+def test_synonyms_are_read_as_one_and_opposites_are_not(fitted: DDMRestore) -> None:
+    heads = {word: fitted.rewriting(word) for word in (*GOOD, *BAD, "marvellous", "awful")}
+    assert {heads[word] for word in GOOD}.isdisjoint({heads[word] for word in BAD})
+    assert len(set(heads.values())) < len(heads)
+
+
+def test_each_stage_can_be_left_out(encode: Encode) -> None:
+    text = "the stroy was qzxvkj and marvellous"
+    assert made(encode, restore=False, canonical=False).rewriting(text) == text
+    assert HIDDEN not in str(made(encode, masking=False).rewriting(text))
+    assert "stroy" in str(made(encode, restore=False).rewriting(text))
+
+
+def test_texts_of_a_pair_are_read_one_by_one(fitted: DDMRestore) -> None:
+    one, other = "the stroy was wonderful", "the musik was dreadful"
+    assert fitted.rewriting((one, other)) == (fitted.rewriting(one), fitted.rewriting(other))
+
+
+def test_what_is_read_is_read_the_same_again(fitted: DDMRestore) -> None:
+    for example in reviews(20):
+        read = fitted.rewriting(example.text)
+        assert fitted.rewriting(read) == read
+
+
+def test_names_addresses_and_code_stay() -> None:
+    draw = random.Random(1)
+    cased = [Example(f"Yesterday {draw.choice(['Google', 'Yahoo'])} said that the {draw.choice(THINGS)} was "
+                     f"{draw.choice(GOOD if label else BAD)} .", label) for label in [0, 1] * 150]
+    defence = build_defence("ddm-restore", options={"threshold": 0.5})
+    assert isinstance(defence, DDMRestore)
+    defence.rewriting.fit(cased)
+    text = "Yesterday Google said of https://wonderful.example/storry, or a@dreadful.org, #stroy, read_csv() \U0001f600"
+    assert defence.rewriting(text) == text
+
+
+def test_masks_keep_to_the_budget(encode: Encode) -> None:
+    text = "qzxvkj wvqqz xxkjq zzvbk the story was wonderful and the music"
+    assert str(made(encode).rewriting(text)).count(HIDDEN) == 4
+    assert str(made(encode, budget=0.2).rewriting(text)).count(HIDDEN) == 3  # of eleven words, rounded up
+    assert HIDDEN not in str(made(encode, budget=0.0).rewriting(text))
+    kept = Reading(0, 1, "a", "b", "restored", "")
+    masks = [kept, kept._replace(becomes=None), kept, kept._replace(becomes=None)]
+    assert list(within_budget(masks, 1)) == masks[:3]
+
+
+# What the network is shown
+
+
+def test_inference_shows_what_is_read_with_whole_words_masked(fitted: DDMRestore, encode: Encode) -> None:
+    texts: list[Text] = ["the stroy was qzxvkj", "the story was wonderful"]
+    batch = fitted.inference_view(texts, [0, 0], encode, CPU)
+    assert words_of(batch, 0, encode).count("[MASK]") == 1 and batch.masks[0].sum() == 1
+    assert batch.mask_position == "zero" and not batch.masks[1].any()
+    assert fitted.noise == "none" and fitted.views == 1 and fitted.pass_count == "1"
+
+
+def test_other_views_of_a_vote_hide_words_by_chance(encode: Encode) -> None:
+    defence = made(encode, votes=40, vote_rate=0.5)
+    text = reviews(1)[0].text
+    batch = defence.inference_view([text] * 40, list(range(40)), encode, CPU)
+    assert not batch.masks[0].any()
+    share = batch.masks[1:].sum() / batch.body[1:].sum()
+    assert 0.3 < share < 0.7 and len({tuple(row.tolist()) for row in batch.masks}) > 20
+    again = defence.inference_view([text], [7], encode, CPU)
+    assert torch.equal(again.masks[0], batch.masks[7]) and defence.noise == "text"
+
+
+def test_training_hides_swaps_and_inserts_as_often_as_told(encode: Encode) -> None:
+    examples = reviews(300)
+    texts, labels = [one.text for one in examples], [one.label for one in examples]
+    generator = torch.Generator().manual_seed(0)
+
+    def view(**options: float) -> Batch:
+        none = {"insert_share": 0.0, "hide_share": 0.0, "swap_share": 0.0, "canonical": False}
+        return made(encode, **{**none, **options}).training_view(texts, labels, encode, generator)
+
+    plain = view()
+    assert not plain.masks.any() and plain.labels is not None and plain.labels.tolist() == labels
+    inserted = view(insert_share=0.5, insert_rate=0.3)
+    some = inserted.masks.any(dim=1)
+    assert 0.35 < some.float().mean() < 0.65 and not (inserted.masks & inserted.body).any()
+    assert torch.equal(inserted.masks[some].sum(dim=1), (inserted.lengths[some] * 3 + 9) // 10)
+    hidden = view(hide_share=1.0, hide_rate=0.4)
+    share = (hidden.masks & hidden.body).sum() / hidden.body.sum()
+    assert 0.1 < share < 0.3 and torch.equal(hidden.masks & hidden.body, hidden.masks)
+    others = view(swap_share=1.0, swap_rate=0.9)
+    assert not torch.equal(others.input_ids[:, :8], plain.input_ids[:, :8])
+
+
+def test_swaps_exchange_words_for_their_neighbours_and_leave_stop_words() -> None:
+    text = "the wonderful story was not dreadful"
+    found = str(tampered(text, 1.0, 5, swapped)).split()
+    assert found[0] == "the" and found[3:5] == ["was", "not"] and found[1] in neighbours("wonderful")
+    assert tampered(text, 0.0, 5, swapped) == text and tampered(text, 1.0, 5, swapped).split() == found
+
+
+def test_slips_are_errors_of_one_letter() -> None:
+    text = "a wonderful story of dreadful music"
+    found = [str(tampered(text, 1.0, seed, misspelt)).split() for seed in range(40)]
+    assert all(row[0] == "a" and row[3] == "of" for row in found)
+    assert all(OSA.distance(one, other) <= 1 for row in found for one, other in zip(row, text.split(), strict=True))
+    assert {len(row[1]) - len("wonderful") for row in found} == {-1, 0, 1}
+
+
+# Accounts
+
+
+def test_the_account_tells_what_was_read_and_why(fitted: DDMRestore) -> None:
+    text = "the stroy was qzxvkj"
+    account = fitted.account(text)
+    assert [(one.written, one.becomes is None, one.action) for one in account] == [
+        ("stroy", False, "restored"), ("qzxvkj", True, "masked")]
+    assert all(text[one.start:one.end] == one.written and one.why for one in account)
+    assert [one.part for one in fitted.account(("the story", "a stroy"))][-1] == 1
+
+
+def test_explanations_show_it(tiny: Callable[[str], Path], data: Dataset, fitted: DDMRestore) -> None:
+    model, tokenizer = load_encoder(tiny("bert"), data.labels)
+    classifier = DefendedClassifier(model, tokenizer, fitted, labels=data.labels, max_length=64)
+    (found,) = classifier.predict(["the stroy was qzxvkj"], explain=True).masked or ()
+    assert [(one.text, one.becomes) for one in found][-1] == ("qzxvkj", None) and "restored" in found[0].why
+    assert classifier.predict(["the stroy"], explain=True, defended=False).masked == [[]]
+
+
+# Storage
+
+
+def test_it_reads_the_same_after_storage(fitted: DDMRestore) -> None:
+    other = build_defence("ddm-restore")
+    other.restore(fitted.state_dict())
+    assert isinstance(other, DDMRestore) and isinstance(other.rewriting, Rewriting)
+    for text in ["the stroy was qzxvkj", "a marvellous musik", *(one.text for one in reviews(10))]:
+        assert other.account(text) == fitted.account(text)
+
+
+def test_wrong_options_are_refused() -> None:
+    with pytest.raises(OptionError, match="budget"):
+        build_defence("ddm-restore", options={"budget": 1.5})
+    with pytest.raises(OptionError, match="thesaurus"):
+        build_defence("ddm-restore", options={"sources": ("thesaurus",)})

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Characters made plain: what changes, what stays, and that every character knows where it comes from."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dualmask.text.letters import HOMOGLYPHS
+from dualmask.text.lexicon import common_words
+from dualmask.text.normalisation import normalised
+
+
+def is_known(word: str) -> bool:
+    return common_words().zipfs.get(word, 0.0) >= 3.0
+
+
+@pytest.mark.parametrize(("written", "read"), [
+    ("m\u200bo\u200dv\u2060ie", "movie"), ("wo\u00adrd", "word"), ("ok\x00ay\x07", "okay"), ("fi\ufe0flm", "film"),
+    ("\uff4d\uff4f\uff56\uff49\uff45", "movie"), ("\U0001d426\U0001d428vie", "movie"), ("\ufb01lm", "film"),
+    ("a\u00a0b\u3000c\u2009d", "a b c d"), ("m\u043evie", "movie"), ("\u0455\u0441\u0435ne was fine", "scene was fine"),
+    ("\u0441\u043e\u0440 shows up here", "cop shows up here"), ("\u029f\u1d0f\u1d20\u1d07", "love"),
+    ("b4d m0vie gre4t", "bad movie great"), ("@wful $tupid", "awful stupid"), ("terribl3", "terrible"),
+    ("don`t", "don't"), ("z\u0335algo", "zalgo"), ("e\u00d7citing", "exciting"), ("cafe\u0301", "caf\u00e9"),
+])
+def test_tricks_are_seen_through(written: str, read: str) -> None:
+    assert normalised(written, is_known).text == read
+
+
+@pytest.mark.parametrize("text", [
+    "plain text, with 3,000 words", "1st 2nd 90s mp3 B2B i18n p2p 4x4 $5 win2k x=3y",
+    "\u0432\u0435\u0440\u0441\u0438\u044f", "\u0442\u043e\u0442 \u0441\u043e\u0440",
+    "versi\u00f3n na\u00efve Z\u00fcrich E=mc\u00b2", "\u00bd \u2122 \u2163",
+    "\U0001f469\u200d\U0001f469\u200d\U0001f467 and \u2764\ufe0f", "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+    "\u0928\u092e\u0938\u094d\u0924\u0947", "@live #l0ve a@b.com", "wow!! ok!", "tabs\tand\nlines\r\n", "", "k\u0131ta",
+    "\u6620\u753b\u3068\u8a9e",
+])
+def test_what_is_no_trick_stays(text: str) -> None:
+    assert normalised(text, is_known) == (text, None)
+
+
+@pytest.mark.parametrize("letter", [letter for letter in HOMOGLYPHS if letter.isalpha()])
+def test_all_look_alikes_of_textbugger_are_undone(letter: str) -> None:
+    word = next(word for word in common_words().zipfs if letter in word[1:-1] and len(word) > 4)
+    assert normalised(word.replace(letter, HOMOGLYPHS[letter], 1), is_known).text == word
+
+
+def test_a_word_that_is_known_stays_whatever_it_looks_like() -> None:
+    assert normalised("b4d", lambda word: word in ("b4d", "bad")).text == "b4d"
+    assert normalised("b4d", lambda word: False).text == "b4d"
+
+
+def test_places_lead_back() -> None:
+    found = normalised("a m\u200bovie \ufb01lm", is_known)
+    assert found == ("a movie film", [0, 1, 2, 4, 5, 6, 7, 8, 9, 9, 10, 11])
+
+
+ODD = "ab movie43@$!`\u200b\u00ad\u043e\u0441\uff4d\ufb01\u0301\u0335\u00e9\u0131\U0001f469\u200d\x00\n\ud800"
+
+
+@given(st.text(st.sampled_from(ODD)))
+def test_any_text_keeps_its_places_and_is_read_once(text: str) -> None:
+    found = normalised(text, is_known)
+    places = found.places if found.places is not None else list(range(len(text)))
+    assert len(places) == len(found.text) and places == sorted(places)
+    assert all(0 <= place < len(text) for place in places)
+    if found.places is None:
+        assert found.text == text
+    assert all(found.text[at] == text[place] for at, place in enumerate(places) if text[place] in " \n")
