@@ -180,6 +180,8 @@ def test_impossible_options_are_refused() -> None:
             Clusters(**options)  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="did you mean 'wordnet'"):
         Clusters(sources=("wordnett",))
+    with pytest.raises(OptionError, match="one or more of: shipped, wordnet"):
+        Clusters(sources=())
 
 
 def test_wordnet_adds_its_single_words(near: Put, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,8 @@ class DDMRestoreOptions(VotingOptions):
     masking: bool = True  # unknown words that can't be restored become one [MASK] each
     budget: float = 0.3  # share of words masked, at most
     touched: float = 0.01  # share of clean words that restoring may change: sets how bold it is
-    threshold: float = 0.6  # least cosine of words in a cluster
+    threshold: float = 0.7  # least cosine of words in a cluster
+    apart: float = 0.2  # words whose classes surely differ by more, as a probability, never share a cluster
     sources: tuple[str, ...] = ("shipped",)  # of synonyms; 'wordnet' too
     insert_share: float = 0.5  # of training texts that get masks after the first token, as DDM's
     insert_rate: float = 0.3  # so many of them for each token
@@ -64,9 +65,8 @@ class DDMRestoreOptions(VotingOptions):
 class DDMRestore(Voting):
     """Restore, then mask: misspelt words are put right, synonyms made one, and only what stays unknown is masked.
 
-    Idea: this library's own, after DDM (Yang, Yang, Guo, Barthelemy 2026), whose rarity of word pieces misses typing
-    errors and masks the evidence instead. A word outside the known vocabulary is the better sign, and mostly the right
-    word can be told; the masks that are left cost little.
+    Idea: this library's own, after DDM, whose rarity of word pieces misses typing errors and masks evidence instead.
+    An unknown word is the better sign, and mostly the right one can be told; the masks that are left cost little.
     Acts at: training_view and inference_view (the text itself, word by word; then masks, their position zero).
     Deviations: DDM masks a fixed share of tokens by rarity; this one restores, exchanges, and masks what is unknown. In
     training half of the texts get DDM's inserted masks, and a third have random words masked.
@@ -87,7 +87,7 @@ class DDMRestore(Voting):
         o = self.options
         lexicon = Lexicon()
         restorer = Restorer(lexicon, touched=o.touched, masking=o.masking) if o.restore else None
-        clusters = Clusters(threshold=o.threshold, sources=o.sources) if o.canonical else None
+        clusters = Clusters(threshold=o.threshold, sources=o.sources, apart=o.apart) if o.canonical else None
         self.rewriting = Rewriting(lexicon=lexicon, restorer=restorer, clusters=clusters, budget=o.budget)
         self._spelling: Spelling | None = None
 

@@ -110,6 +110,8 @@ class Clusters(nn.Module):
         super().__init__()
         check_shares(threshold=threshold, apart=apart)
         check_least(z=(z, 0), most=(most, 1))
+        if not sources:
+            raise OptionError(f"no source of synonyms; expected one or more of: {', '.join(SOURCES)}.")
         for source in sources:
             if source not in SOURCES:
                 raise OptionError(f"unknown source of synonyms '{source}'{did_you_mean(source, SOURCES)}")

@@ -58,8 +58,7 @@ class Rewriting(nn.Module):
                     yield Reading(match.start(), match.end(), match[0], head, "canonical", heads.why(match[0]))
             if one is not None:
                 end = one.end
-                yield one if one.becomes is None else one._replace(becomes=_RUN.sub(lambda run: heads[run[0]],
-                                                                                    one.becomes))
+                yield one if one.becomes is None else heads.applied(one)
 
     def _heads(self) -> "Heads":
         """What is remembered about words, begun anew when words or clusters have changed."""
@@ -109,6 +108,11 @@ class Heads(dict[str, str]):
         if len(self) < REMEMBERED:
             self[written] = found
         return found
+
+    def applied(self, one: Reading) -> Reading:
+        """A word that was put right, read as the head of its cluster."""
+        head = _RUN.sub(lambda run: self[run[0]], str(one.becomes))
+        return one if head == one.becomes else one._replace(becomes=head, why=f"{one.why}, and read as '{head}'")
 
     def why(self, written: str) -> str:
         """Only of words that have another head, so that there are not many."""
