@@ -526,9 +526,13 @@ def test_what_is_told_of_restoring_is_what_was_recorded() -> None:
         assert f"{worst['some edit read as another word']:.1f} % {name}" in words
         assert f"{worst['edits undone']:.1f} %" in words and spent["fit, s"] + spent["first use, s"] < 10
         assert f"{spent['fit, s'] + spent['first use, s']:.1f}" in words
-    found = [one for line in (ROOT / "results" / "benchmarks.jsonl").read_text(encoding="utf-8").splitlines()
-             if (one := json.loads(line))["benchmark"] == "restored_prediction"][-1]
+    lines = (ROOT / "results" / "benchmarks.jsonl").read_text(encoding="utf-8").splitlines()
+    last = {one["benchmark"]: one for line in lines if (one := json.loads(line))}
+    found, kinds = last["restored_prediction"], last["misreadings"]["kinds"]
     assert found["clean_over_bare"] < found["limit"] and f"{found['clean_over_bare']:.2f} times" in words
+    accent, tag, swap, joined = (f"{100 * kinds[name]['otherwise']:.1f} %" for name in (
+        "swapped, accent", "swapped, #tag", "swapped", "joined"))
+    assert f"{accent} and {tag} of them" in words and f"against {swap}" in words and f"in {joined} of" in words
 
 
 def test_the_quality_of_resources_is_that_of_the_manifests() -> None:

@@ -30,7 +30,7 @@ class MisprintOptions(AttackOptions):
     max_edits: int = least(0, 30)  # letters, over the whole text
     letters: Literal["any", "near"] = "any"  # that are written for another or added: all, or keys beside it
     joins: bool = True  # the space between two words may be left out
-    disguises: bool = True  # a slip may come with a second letter that makes the word look like a name or code
+    disguises: bool = True  # a slip may come with capitals, a sign or an accent that make a name, a tag or code of it
     ranking: Literal["swap", "unk", "random"] = "swap"  # words by their best error, by an unknown word, by chance
     any_success: bool = True
     follow_words: bool = True  # a space makes two words of one
@@ -47,7 +47,7 @@ class Misprint(Attack):
     Acts at: characters; every word but stop words, at most 30 letters in all.
     Deviations: what the defence reads is no query. Tried are a letter left out, doubled, swapped with the next, another
     in its place or beside it, in the other case, a look-alike, a sign or a space before it, two words written as one;
-    the first three also with a capital, a # or an accent, which may pass for a name, a tag or a foreign word. Words are
+    the first three also with capitals, a # or an accent, which may pass for a name, a tag or a foreign word. Words are
     ranked by their best error and gone through again while that helps, where a word may get a second error.
     Relations: typist's search with all of DeepWordBug's and TextBugger's edits; those draw a few of them at random.
     """
@@ -90,7 +90,8 @@ class Errors(WordByWord):
             return []
         found = [*slips(word), *errors(word, any_letter=self.any_letter)]
         if self.disguises:
-            found += [new for slip in slips(word) if len(slip) > 1 and " " not in slip for new in disguised(slip)]
+            bare = (slip for slip in slips(word) if slip != word and len(slip) > 1 and " " not in slip)
+            found += [new for slip in bare for new in disguised(slip)]
         return list(dict.fromkeys(found))
 
 
@@ -122,8 +123,9 @@ def errors(word: str, *, any_letter: bool) -> Iterator[str]:
 
 
 def disguised(word: str) -> Iterator[str]:
-    """The word as a name, as a name in code, as a tag, with an accent: what a defence may leave alone for its looks."""
+    """As a name, an acronym, a name in code, a tag, with an accent: what a defence may leave alone for its looks."""
     yield word[0].upper() + word[1:]
+    yield word.upper()
     yield word[:-1] + word[-1].upper()
     yield f"#{word}"
     vowel = next((place for place, letter in enumerate(word) if letter in ACCENTS), None)
