@@ -539,7 +539,7 @@ def test_functions_are_short_and_take_few_positional_parameters(path: Path) -> N
 def test_the_registry_has_one_word_for_file_key_and_row() -> None:
     for name, kind in DEFENCES.items():
         assert kind.name == name
-        assert kind is Defence or kind.__module__ == f"dualmask.defences.{name.replace('+', 'p')}"
+        assert kind is Defence or kind.__module__ == f"dualmask.defences.{name.replace('+', 'p').replace('-', '_')}"
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", "defence.safetensors"])

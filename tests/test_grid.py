@@ -275,9 +275,10 @@ def test_defences_that_vote_get_fewer_texts() -> None:
 @pytest.mark.shared
 @pytest.mark.usefixtures("shared")
 def test_every_defence_is_in_an_experiment() -> None:
-    grids = [read_grid(ROOT / "experiments" / f"{name}.toml") for name in ("smoothing", "training_mr",
-                                                                           "training_ag_news")]
-    assert {one.defence for grid in grids for one in grid.defences} == {*DEFENCES, "ddm+freelb++"}
+    grids = [read_grid(ROOT / "experiments" / f"{name}.toml") for name in (
+        "smoothing", "training_mr", "training_ag_news", "restore")]
+    assert {one.defence for grid in grids for one in grid.defences} == {
+        *DEFENCES, "ddm+freelb++", "ddm-restore+freelb"}
 
 
 def test_the_page_names_every_key() -> None:
