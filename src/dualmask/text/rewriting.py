@@ -49,7 +49,7 @@ class Rewriting(nn.Module):
     def _exchanged(self, text: str, found: Sequence[Reading]) -> Iterator[Reading]:
         """Readings in which words became the head of their cluster; those between them, too."""
         heads, end = self._heads(), 0
-        kept = [*(match.span() for match in PROTECTED.finditer(text)), *((one.start, one.end) for one in found)]
+        kept = [match.span() for match in PROTECTED.finditer(text)]
         for one in [*found, None]:
             after = len(text) if one is None else one.start
             for match in _RUN.finditer(text, end, after):
