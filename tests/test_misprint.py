@@ -13,9 +13,10 @@ from restoring_stand_ins import restoring
 
 from dualmask.attacks import aware_of, build_attack
 from dualmask.attacks.engine import Station
-from dualmask.attacks.misprint import Errors, errors, slips
+from dualmask.attacks.misprint import Errors, errors
 from dualmask.attacks.problem import Problem, Streams
 from dualmask.attacks.readings import ReadingOracle
+from dualmask.attacks.typist import slips
 from dualmask.classifier import DefendedClassifier
 from dualmask.text.examples import Dataset, Example, Text
 from dualmask.text.stop_words import stop_words
@@ -56,7 +57,7 @@ def candidates(classifier: DefendedClassifier, text: str, **options: object) -> 
 
 def test_errors_are_of_one_letter() -> None:
     for word in ("movie", "Plot", "TV", "\u00e9a", "a-b", "it's"):
-        every = [*slips(word), *errors(word, any_letter=True)]
+        every = [*slips(word, keys=False), *errors(word, any_letter=True)]
         assert all(OSA.distance(word, error) <= 1 for error in every)
         assert every_error(word, disguises=False) == list(dict.fromkeys(every))
         assert all(OSA.distance(word, error) <= 2 or error.isupper() for error in every_error(word))

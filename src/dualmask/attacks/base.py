@@ -175,6 +175,13 @@ class Attack(Method):
             self.tools.synonyms = find_synonyms(name)
         return self.tools.synonyms
 
+    def language_model(self, name: str) -> "MaskedLanguageModel":
+        if self.tools.language_model is None:
+            from dualmask.models.language_models import load_masked_language_model
+
+            self.tools.language_model = load_masked_language_model(name)
+        return self.tools.language_model
+
     def tagger(self, name: str) -> "Tagger":
         if self.tools.tagger is None:
             from dualmask.text.tagging import find_tagger

@@ -15,7 +15,6 @@ from dualmask.attacks.rankings import by_unknown
 from dualmask.attacks.searches import greedy
 from dualmask.attacks.transformations import LanguageModelWords
 from dualmask.cards import Paper, Preset
-from dualmask.models.language_models import MaskedLanguageModel, load_masked_language_model
 from dualmask.models.victim import Victim
 from dualmask.options import least
 from dualmask.text.stop_words import stop_words
@@ -62,18 +61,13 @@ class BertAttack(Attack):
     }
     options: BertAttackOptions
 
-    @property
-    def language_model(self) -> MaskedLanguageModel:
-        if self.tools.language_model is None:
-            self.tools.language_model = load_masked_language_model(self.options.language_model)
-        return self.tools.language_model
-
     def oracles(self, victim: Victim, device: str) -> dict[str, Oracle]:
-        model = LanguageModelOracle(self.language_model, most=self.options.candidates, device=device)
-        return {**super().oracles(victim, device), "language model": model}
+        model, most = self.language_model(self.options.language_model), self.options.candidates
+        asked = LanguageModelOracle(model, most=most, device=device)
+        return {**super().oracles(victim, device), "language model": asked}
 
     def transformations(self) -> Sequence[Transformation]:
-        tokenizer, refused = self.language_model.tokenizer, frozenset[str]()
+        tokenizer, refused = self.language_model(self.options.language_model).tokenizer, frozenset[str]()
         if self.options.filtered:
             refused = stop_words("nltk") | {str(token).lower() for token in tokenizer.all_special_tokens}
         return [LanguageModelWords(

@@ -15,6 +15,7 @@ from dualmask.attacks.problem import Answer, Problem, Steps, Streams
 from dualmask.attacks.rankings import Ranking, by_chance, by_unknown
 from dualmask.attacks.readings import Otherwise, ReadingOracle
 from dualmask.attacks.transformations import WordByWord
+from dualmask.attacks.typist import slips
 from dualmask.models.victim import Victim
 from dualmask.options import least
 from dualmask.text.letters import HOMOGLYPHS, keyboard_neighbours
@@ -88,22 +89,11 @@ class Errors(WordByWord):
     def replacements(self, word: str, streams: Streams) -> list[str]:
         if len(word) < 2:
             return []
-        found = [*slips(word), *errors(word, any_letter=self.any_letter)]
+        found = [*slips(word, keys=False), *errors(word, any_letter=self.any_letter)]
         if self.disguises:
-            bare = (slip for slip in slips(word) if slip != word and len(slip) > 1 and " " not in slip)
+            bare = (slip for slip in slips(word, keys=False) if slip != word and len(slip) > 1 and " " not in slip)
             found += [new for slip in bare for new in disguised(slip)]
         return list(dict.fromkeys(found))
-
-
-def slips(word: str) -> Iterator[str]:
-    """A letter left out, doubled, swapped with the next; a space before it."""
-    for place, letter in enumerate(word):
-        before, after = word[:place], word[place + 1:]
-        yield before + after
-        yield before + letter + letter + after
-        yield before + after[:1] + letter + after[1:]
-        if before:
-            yield f"{before} {letter}{after}"
 
 
 def errors(word: str, *, any_letter: bool) -> Iterator[str]:

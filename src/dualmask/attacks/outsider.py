@@ -15,7 +15,6 @@ from dualmask.attacks.problem import Answer, Problem, Steps, Streams
 from dualmask.attacks.rankings import Ranking, by_chance, by_deletion
 from dualmask.attacks.readings import Otherwise, ReadingOracle
 from dualmask.attacks.transformations import LanguageModelWords, WordByWord, WordNetSynonyms, near_words
-from dualmask.models.language_models import MaskedLanguageModel, load_masked_language_model
 from dualmask.models.victim import Victim
 from dualmask.options import least
 from dualmask.text.stop_words import StopWords, stop_words
@@ -70,17 +69,11 @@ class Outsider(Attack):
     Options = OutsiderOptions
     options: OutsiderOptions
 
-    @property
-    def language_model(self) -> MaskedLanguageModel:
-        if self.tools.language_model is None:
-            self.tools.language_model = load_masked_language_model(self.options.language_model)
-        return self.tools.language_model
-
     def oracles(self, victim: Victim, device: str) -> dict[str, Oracle]:
         found = super().oracles(victim, device)
         found["readings"] = ReadingOracle(opened(victim, self.name, self.against))
         if self.options.candidates:
-            model = self.language_model
+            model = self.language_model(self.options.language_model)
             found["language model"] = LanguageModelOracle(model, most=self.options.candidates, device=device)
         return found
 
@@ -97,7 +90,7 @@ class Outsider(Attack):
         return found
 
     def _likely_words(self) -> Transformation:
-        options, tokenizer = self.options, self.language_model.tokenizer
+        options, tokenizer = self.options, self.language_model(self.options.language_model).tokenizer
         refused = stop_words("nltk") | {str(token).lower() for token in tokenizer.all_special_tokens}
         words = LanguageModelWords(tokenizer, most=options.candidates, best=True, refused=refused, keep_case=True)
         return words if options.model_cosine is None else NearWordsOf(

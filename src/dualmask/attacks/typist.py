@@ -65,7 +65,8 @@ class Slips(WordByWord):
         return list(dict.fromkeys(slips(word))) if len(word) > 1 else []
 
 
-def slips(word: str) -> Iterator[str]:
+def slips(word: str, *, keys: bool = True) -> Iterator[str]:
+    """A letter left out, doubled, swapped with the next, a space before it and, if wanted, a key beside it."""
     for place, letter in enumerate(word):
         before, after = word[:place], word[place + 1:]
         yield before + after
@@ -73,7 +74,7 @@ def slips(word: str) -> Iterator[str]:
         yield before + after[:1] + letter + after[1:]
         if before:
             yield f"{before} {letter}{after}"
-        for beside in keyboard_neighbours(letter):
+        for beside in keyboard_neighbours(letter) if keys else ():
             yield before + beside + after
             yield before + beside + letter + after
             yield before + letter + beside + after
