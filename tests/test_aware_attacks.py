@@ -19,11 +19,11 @@ from dualmask.attacks.hidden import Hidden, HiddenOracle, beginning, by_swapping
 from dualmask.attacks.padding import MARKS, Padding
 from dualmask.attacks.problem import Problem
 from dualmask.attacks.running import attack as attack_all
-from dualmask.attacks.typist import slips
 from dualmask.classifier import DefendedClassifier, Masked
 from dualmask.defences import build_defence
 from dualmask.errors import OptionError
 from dualmask.text.examples import Dataset, Example, Text
+from dualmask.text.letters import slips
 from dualmask.text.words import Words
 
 AWARE = aware_of("ddm")

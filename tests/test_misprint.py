@@ -16,9 +16,9 @@ from dualmask.attacks.engine import Station
 from dualmask.attacks.misprint import Errors, errors
 from dualmask.attacks.problem import Problem, Streams
 from dualmask.attacks.readings import ReadingOracle
-from dualmask.attacks.typist import slips
 from dualmask.classifier import DefendedClassifier
 from dualmask.text.examples import Dataset, Example, Text
+from dualmask.text.letters import slips
 from dualmask.text.stop_words import stop_words
 from dualmask.text.words import Words
 

@@ -15,10 +15,9 @@ from dualmask.attacks.problem import Answer, Problem, Steps, Streams
 from dualmask.attacks.rankings import Ranking, by_chance, by_unknown
 from dualmask.attacks.readings import Otherwise, ReadingOracle
 from dualmask.attacks.transformations import WordByWord
-from dualmask.attacks.typist import slips
 from dualmask.models.victim import Victim
 from dualmask.options import least
-from dualmask.text.letters import HOMOGLYPHS, keyboard_neighbours
+from dualmask.text.letters import HOMOGLYPHS, keyboard_neighbours, slips
 from dualmask.text.words import Words
 
 RANKINGS: dict[str, Ranking] = {"swap": by_swapping, "unk": by_unknown, "random": by_chance}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Typing errors whose word pieces are all too frequent to be masked."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -13,7 +13,7 @@ from dualmask.attacks.problem import Answer, Problem, Steps, Streams
 from dualmask.attacks.rankings import Ranking, by_chance, by_unknown
 from dualmask.attacks.transformations import WordByWord
 from dualmask.options import least
-from dualmask.text.letters import keyboard_neighbours
+from dualmask.text.letters import slips
 
 RANKINGS: dict[str, Ranking] = {"swap": by_swapping, "unk": by_unknown, "random": by_chance}
 
@@ -63,18 +63,3 @@ class Slips(WordByWord):
 
     def replacements(self, word: str, streams: Streams) -> list[str]:
         return list(dict.fromkeys(slips(word))) if len(word) > 1 else []
-
-
-def slips(word: str, *, keys: bool = True) -> Iterator[str]:
-    """A letter left out, doubled, swapped with the next, a space before it and, if wanted, a key beside it."""
-    for place, letter in enumerate(word):
-        before, after = word[:place], word[place + 1:]
-        yield before + after
-        yield before + letter + letter + after
-        yield before + after[:1] + letter + after[1:]
-        if before:
-            yield f"{before} {letter}{after}"
-        for beside in keyboard_neighbours(letter) if keys else ():
-            yield before + beside + after
-            yield before + beside + letter + after
-            yield before + letter + beside + after

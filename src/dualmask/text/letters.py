@@ -2,7 +2,7 @@
 """Letters that pass for one another: by their looks, or because their keys are neighbours."""
 
 import string
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 LETTERS = string.ascii_letters  # 52, lower case first
@@ -31,3 +31,18 @@ def keyboard_neighbours(character: str) -> str:
     """The letters around a letter on a QWERTY keyboard, in its own case; empty for anything that is no such key."""
     beside = NEIGHBOURS.get(character.lower(), "")
     return beside.upper() if character.isupper() else beside
+
+
+def slips(word: str, *, keys: bool = True) -> Iterator[str]:
+    """A letter left out, doubled, swapped with the next, a space before it and, if wanted, a key beside it."""
+    for place, letter in enumerate(word):
+        before, after = word[:place], word[place + 1:]
+        yield before + after
+        yield before + letter + letter + after
+        yield before + after[:1] + letter + after[1:]
+        if before:
+            yield f"{before} {letter}{after}"
+        for beside in keyboard_neighbours(letter) if keys else ():
+            yield before + beside + after
+            yield before + beside + letter + after
+            yield before + letter + beside + after
