@@ -107,7 +107,7 @@ def test_names_addresses_and_code_stay() -> None:
     defence = build_defence("ddm-restore", options={"threshold": 0.5})
     assert isinstance(defence, DDMRestore)
     defence.rewriting.fit(cased)
-    text = "Yesterday Google said of https://wonderful.example/storry, or a@dreadful.org, #stroy, read_csv() \U0001f600"
+    text = "Yesterday Google said of https://wonderful.example/storry, or a@dreadful.org, @stroy, read_csv() \U0001f600"
     assert defence.rewriting(text) == text
 
 

@@ -53,7 +53,16 @@ def test_words_count_in_any_case() -> None:
     assert fitted([("good plot", "plot")]).count("plot") == 2
 
 
-def test_pairs_count_from_two_on_but_not_over_the_edge_of_texts() -> None:
+def test_pairs_seen_once_count_unless_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts: list[str | tuple[str, str]] = ["crude oil", "crude oil", "fertile soil"]
+    lexicon = fitted(texts)
+    assert sorted(lexicon.pair_counts.tolist()) == [1, 1, 1, 2, 2, 2]  # with the edges of texts
+    assert lexicon.figures().pair("fertile", "soil") > 0
+    monkeypatch.setattr(module, "PAIRS", 5)
+    assert fitted(texts).pair_counts.tolist() == [2, 2, 2] and fitted(texts).figures().pair("fertile", "soil") < 0
+
+
+def test_pairs_do_not_count_over_the_edge_of_texts() -> None:
     figures = fitted(["crude oil", "crude oil", "oil price"]).figures()
     assert figures.pair("crude", "oil") == pytest.approx(log((2 + PAIR) / (2 * 3 / 10 + PAIR)))
     assert figures.pair("oil", "crude") < 0 and figures.pair("oil", "price") < figures.pair("crude", "oil")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dualmask.text.letters import HOMOGLYPHS
 from dualmask.text.lexicon import common_words
-from dualmask.text.normalisation import normalised
+from dualmask.text.normalisation import normalised, unaccented
 
 
 def is_known(word: str) -> bool:
@@ -47,6 +47,20 @@ def test_all_look_alikes_of_textbugger_are_undone(letter: str) -> None:
 def test_a_word_that_is_known_stays_whatever_it_looks_like() -> None:
     assert normalised("b4d", lambda word: word in ("b4d", "bad")).text == "b4d"
     assert normalised("b4d", lambda word: False).text == "b4d"
+
+
+@pytest.mark.parametrize(("word", "bare"), [
+    ("na\u00efve", "naive"), ("\u0141\u00d3D\u0179", "LODZ"), ("sm\u00f8rrebr\u00f8d", "smorrebrod"),
+    ("k\u0131\u015f", "kis"),
+    ("stra\u00dfe", "stra\u00dfe"), ("\u0439\u043e\u0433", "\u0439\u043e\u0433"),
+    ("\u6620\u753b", "\u6620\u753b"), ("film", "film"),
+])
+def test_accents_and_strokes_go(word: str, bare: str) -> None:
+    assert unaccented(word) == bare
+
+
+def test_look_alikes_go_beside_accents_too() -> None:
+    assert normalised("m\u043evi\u00e9", is_known).text == "movi\u00e9"
 
 
 def test_places_lead_back() -> None:

@@ -13,11 +13,13 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from dualmask.errors import OptionError
-from dualmask.text.edits import ALPHABET, KINDS, LETTERS, Edit, undone, undone_twice
+from dualmask.text import weighing
+from dualmask.text.alternatives import LOWEST
+from dualmask.text.edits import ALPHABET, ENDING, KINDS, LETTERS, Edit, undone, undone_twice
 from dualmask.text.lexicon import Lexicon, common_words
 from dualmask.text.readings import Reading
 from dualmask.text.restoration import HIGHEST, Restorer
-from dualmask.text.weighing import LOWEST, inflected
+from dualmask.text.weighing import inflected
 
 REVIEWS = [
     "the movie was a good movie with a fine plot", "a bad film from start to finish , and a dull one",
@@ -85,7 +87,8 @@ def test_case_is_kept(reviews: Restorer, news: Restorer) -> None:
 
 @pytest.mark.parametrize("text", [
     "a good movie", "the plot , the story", "rated R in 2004 at 8 pm", "see www.moive.com and http://moive.org/flim",
-    "mail moive@flim.org to @moive with #moive", "call moive() in flim.moive", "mp3 B2B i18n", "my_moive_title",
+    "mail moive@flim.org to @moive",
+    "a #goodmoive and #my_moive here", "call moive() in flim.moive", "mp3 B2B i18n", "my_moive_title",
     "versi\u00f3n pel\u00edculas \u0432\u0435\u0440\u0441\u0438\u044f \u6620\u753b",
     "\U0001f44d\U0001f3fd \u2764\ufe0f", "", " \n ", "playStation getElement",
 ])
@@ -103,6 +106,116 @@ def test_names_and_acronyms_are_not_turned_into_words(news: Restorer) -> None:
 def test_acronyms_stay_where_training_has_no_capitals(reviews: Restorer) -> None:
     assert reviews.readings("the FLM was good") == []
     assert read("the flm was good", reviews.readings("the flm was good")) == "the film was good"
+
+
+def test_longer_words_in_capitals_are_put_right_but_never_masked(reviews: Restorer) -> None:
+    assert read("the FLIM was good", reviews.readings("the FLIM was good")) == "the FILM was good"
+    assert reviews.readings("the XQZW was good") == []
+    assert [one.action for one in reviews.readings("the XQZWK was good")] == ["masked"]
+
+
+@pytest.mark.parametrize(("written", "meant"), [
+    ("a good m\u00f3v\u00efe", "a good movie"), ("a go\u00f3d m\u00f3\u00edve", "a good movie"),
+    ("the m\u00f3ive's plot", "the movie's plot"), ("a fi\u0142m of \u00e1rt", "a film of art"),
+    ("a mo\u0301vie", "a movie"), ("a movie\u0301", "a movie"), ("a M\u00d3VIE", "a MOVIE"),
+    ("a m\u043evi\u00e9", "a movie"),
+    ("a g\u00f3od #m\u00f3ive", "a good #movie"), ("the p\u00f3ts here", "the pots here"),  # short and rare
+])
+def test_accents_that_a_word_has_not_are_seen_through(reviews: Restorer, written: str, meant: str) -> None:
+    found = reviews.readings(written)
+    assert read(written, found) == meant and {one.action for one in found} == {"restored"}
+
+
+def test_words_that_have_their_accents_keep_them(reviews: Restorer) -> None:
+    for text in ("a na\u00efve story at the caf\u00e9", "Pok\u00e9mon and a fianc\u00e9e", "a Beyonc\u00e9 film"):
+        assert reviews.readings(text) == []  # the shipped list has them
+    text = "a good m\u00f3vie"
+    assert restorer([*REVIEWS, text]).readings(text) == []  # the training texts have it
+
+
+@pytest.mark.parametrize("text", [
+    "this film has a kind of gem\u00fctlichkeit", "it is a film about a sm\u00f8rrebr\u00f8d",
+    "the film is from D\u0142ugosz",
+])
+def test_a_foreign_word_that_is_near_none_stays(reviews: Restorer, text: str) -> None:
+    assert reviews.readings(text) == []
+
+
+@pytest.mark.parametrize("text", [
+    "La pel\u00edcula es una obra maestra con actores incre\u00edbles y una m\u00fasica preciosa.",
+    "Una versi\u00f3n m\u00e1s de la misma canci\u00f3n que ya hab\u00edamos o\u00eddo.",
+    "Le r\u00e9alisateur a choisi de tourner \u00e0 Paris pendant l'\u00e9t\u00e9.",
+    "Les acteurs jouent bien mais le sc\u00e9nario est pr\u00e9visible.",
+    "Die Geschichte wirkt m\u00fcde und die Schauspieler \u00fcberzeugen nicht.",
+    "Sch\u00f6ne Bilder, d\u00fcnne Handlung.",
+    "Nie wiem, dlaczego re\u017cyser wybra\u0142 takie zako\u0144czenie.",
+    "Film jest bardzo d\u0142ugi, ale \u015bwietnie zagrany.",
+])
+def test_texts_in_another_language_stay(reviews: Restorer, text: str) -> None:
+    assert reviews.readings(text) == []
+
+
+def test_accents_stay_where_the_language_is_doubtful(monkeypatch: pytest.MonkeyPatch) -> None:
+    text, found = "the m\u00f3vie was a good flim", restorer(REVIEWS)
+    assert read(text, found.readings(text)) == "the movie was a good film"
+    monkeypatch.setattr(weighing, "DOUBTFUL", 0.0)
+    assert read(text, found.readings(text)) == "the m\u00f3vie was a good film"
+
+
+def test_an_attack_does_not_make_a_text_foreign(reviews: Restorer) -> None:
+    noise = "qzxvbwkjqzxvbwkjqxzvvbq"
+    text = f"the moive was {noise} with a fine polt and {noise}"
+    assert read(text, reviews.readings(text)) == "the movie was ? with a fine plot and ?"
+    parted = "thi s mov ie i s an excel lent , enter taining an d beau tiful sto ry"
+    assert "excellent , entertaining" in read(parted, reviews.readings(parted))
+
+
+@pytest.mark.parametrize(("written", "meant"), [
+    ("a #moive here", "a #movie here"), ("#Moive", "#Movie"), ("a good #mvoie.", "a good #movie."),
+    ("a #movie", "a #movie"), ("a #form here", "a #form here"), ("a #qxzvbw", "a #qxzvbw"),
+    ("#thismovie", "#thismovie"),
+    ("@moive", "@moive"), ("#moive() is", "#moive() is"), ("www.film.org/#moive", "www.film.org/#moive"),
+    ("page#moive", "page#moive"), ("#moive.org", "#moive.org"), ("the #moive's plot", "the #movie's plot"),
+])
+def test_tags_are_put_right_word_by_word(reviews: Restorer, written: str, meant: str) -> None:
+    assert read(written, reviews.readings(written)) == meant
+
+
+def test_a_tag_is_never_masked() -> None:
+    unsure = restorer(["fame fate face"] * 20, sure=0.9)
+    assert [one.action for one in unsure.readings("faxe")] == ["masked"]
+    assert [one.becomes in ("fame", "fate", "face") for one in unsure.readings("#faxe")] == [True]
+
+
+def test_words_beside_a_tag_are_its_neighbours() -> None:
+    pair = restorer(["crude oil", "fertile soil"] * 50)
+    for text, meant in (("crude #osil", "crude #oil"), ("fertile #osil", "fertile #soil")):
+        assert read(text, pair.readings(text)) == meant
+    ahead = restorer(["oil price", "soil depth"] * 50)
+    assert read("osil #depth", ahead.readings("osil #depth")) == "soil #depth"
+    assert read("osil #price", ahead.readings("osil #price")) == "oil #price"
+
+
+@pytest.mark.parametrize(("written", "meant"), [
+    ("the scuzzyunderbelly of the film", "the scuzzy underbelly of the film"),  # neither is in the training texts
+    ("the afilm was good", "the film was good"),  # a letter more is likelier
+    ("it comesfrom the heart", "it comes from the heart"),
+    ("a movie witha fine plot", "a movie with a fine plot"),
+])
+def test_words_written_as_one_are_parted(reviews: Restorer, written: str, meant: str) -> None:
+    assert read(written, reviews.readings(written)) == meant
+
+
+def test_capitals_show_where_two_words_were_joined() -> None:
+    found = restorer(["a Motor , and a Company", "a motor", "a company"] * 20)
+    assert read("the MotorCompany", found.readings("the MotorCompany")) == "the Motor Company"
+    assert found.readings("the motorCompany") == []  # as in code
+
+
+def test_neighbours_of_joined_words_are_the_nearer_ones() -> None:
+    found = restorer(["here crude oil", "here fertile soil", "here"] * 50)
+    assert read("herefertile osil", found.readings("herefertile osil")) == "here fertile soil"
+    assert read("herecrude osil", found.readings("herecrude osil")) == "here crude oil"
 
 
 def test_neighbours_decide() -> None:
@@ -219,7 +332,8 @@ def brute(written: str) -> dict[str, float]:
         swaps = [word[:at] + word[at + 1] + word[at] + word[at + 2:] for at in range(size - 1)]
         total += (swaps.count(written) if written != word else 0) / (KINDS * (size - 1))
         total += sum(word[:at] + word[at + 1:] == written for at in range(size)) / (KINDS * size)
-        total += sum(written[:at] + written[at + 1:] == word for at in range(len(written))) / (KINDS * size * LETTERS)
+        total += sum((1.0 if at < size else ENDING) * (written[:at] + written[at + 1:] == word)
+                     for at in range(len(written))) / (KINDS * size * LETTERS)
         if total:
             found[word] = total
     return found
@@ -249,6 +363,11 @@ def test_swaps_and_deletions_are_likelier_than_other_edits() -> None:
     swap = undone("flim", vocabulary)
     assert swap[0] == Edit("film", "film", 1 / (KINDS * 3))
     assert {one.word: log(one.likelihood) for one in swap}["flip"] < log(swap[0].likelihood) - 2
+
+
+def test_a_letter_is_seldom_added_at_the_end() -> None:
+    inner, ending = (undone(written, frozenset({"film"}))[0].likelihood for written in ("filxm", "filmx"))
+    assert ending == pytest.approx(ENDING * inner)
 
 
 def test_two_edits_are_found() -> None:

@@ -16,6 +16,7 @@ from dualmask.text.letters import NEIGHBOURS
 ALPHABET = "abcdefghijklmnopqrstuvwxyz'"
 KINDS = 4
 LETTERS = 52
+ENDING = 0.1  # how likely, against elsewhere, a letter is added at the end, where DeepWordBug adds none
 KEYBOARD = 0.2  # of the substitutions, how many hit a key beside the right one
 
 
@@ -50,7 +51,8 @@ def _inserted(written: str, lower: str, vocabulary: AbstractSet[str]) -> Iterato
     for at in range(len(lower)):
         word = lower[:at] + lower[at + 1:]
         if word in vocabulary:
-            yield Edit(word, written[:at] + written[at + 1:], 1 / (KINDS * len(word) * LETTERS))
+            last = ENDING if at == len(word) else 1.0
+            yield Edit(word, written[:at] + written[at + 1:], last / (KINDS * len(word) * LETTERS))
 
 
 def _deleted(written: str, lower: str, vocabulary: frozenset[str]) -> Iterator[Edit]:
@@ -92,5 +94,5 @@ def parted(lower: str) -> Iterator[tuple[str, str]]:
     """Two words that may have been written without the space between them."""
     for at in range(1, len(lower)):
         head, tail = lower[:at], lower[at:]
-        if (at > 1 or head in "ai") and len(tail) > 1:
+        if (at > 1 or head in "ai") and (len(tail) > 1 or tail in "ai"):
             yield head, tail

@@ -34,6 +34,7 @@ GENERAL = 50_000  # words of general English that the training texts are mixed w
 CASE = 2.0  # occurrences in the corpus' mix of cases that those of a word are mixed with
 NAMED = 0.3  # share in lower case under which a word is a name
 CASED = 0.02  # share of words with capitals from which on case tells something
+PAIRS = 1 << 19  # above so many different ones, pairs seen once are left out
 PAIR = 0.3  # added to how often a pair was seen, and to how often chance would show it
 NAME = -log(20)
 LEAST_NEW = 0.001  # share of words that no list has, at least
@@ -50,7 +51,7 @@ class Lexicon(WordCounts):
     """Counts of words, of their cases and of neighbouring pairs, in buffers."""
 
     cases: Tensor  # (words, 3): of `counts`, how many in lower case, Capitalised and UPPER
-    pairs: Tensor  # (pairs,): number of the first word * words + number of the second; those seen at least twice
+    pairs: Tensor  # (pairs,): number of the first word * words + number of the second
     pair_counts: Tensor  # (pairs,)
 
     def __init__(self, *, common: float = 3.0) -> None:
@@ -85,7 +86,8 @@ class Lexicon(WordCounts):
         self.counts, self.cases = torch.from_numpy(totals[order]), torch.from_numpy(tallies[order, :3])
         places = rank[places]
         keys, seen = np.unique(places[:-1] * len(words) + places[1:], return_counts=True)
-        self.pairs, self.pair_counts = torch.from_numpy(keys[seen > 1]), torch.from_numpy(seen[seen > 1])
+        kept = seen > (len(keys) > PAIRS)
+        self.pairs, self.pair_counts = torch.from_numpy(keys[kept]), torch.from_numpy(seen[kept])
 
     def figures(self) -> "Figures":
         """Everything that can be asked, worked out anew whenever the buffers have changed."""
@@ -99,8 +101,7 @@ class Lexicon(WordCounts):
         return self.table().get(word, 0)
 
     def zipf(self, word: str) -> float:
-        """General frequency in English, 0 below what the shipped list has."""
-        return common_words().zipfs.get(word, 0.0)
+        return self.figures().zipf(word)
 
     def is_known(self, word: str) -> bool:
         return self.figures().is_known(word)
@@ -170,7 +171,15 @@ class Figures:
             return self.log_probability(word[:-2]) + OWNER
         if self.is_derived(word):
             return log(self._general * DERIVED / (self._total + self._general))
+        return self.log_unlisted(word)
+
+    def log_unlisted(self, word: str) -> float:
+        """How likely a word is in no list and has these letters."""
         return self._new + common_words().log_letters(word)
+
+    def zipf(self, word: str) -> float:
+        """General frequency in English, 0 below what the shipped list has."""
+        return self._zipfs.get(word, 0.0)
 
     def log_case(self, word: str, case: int) -> float:
         """How likely a word is written in this case.

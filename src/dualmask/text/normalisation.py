@@ -4,7 +4,7 @@
 Inside and beside Latin words invisible characters go; full-width, mathematical and other styled letters and ligatures
 become plain ones; strange white space becomes a space. Letters of other scripts, digits and signs become the Latin
 letters that they look like only in a word that mixes Latin with another script, or whose Latin reading is known while
-it is not itself. Accented letters are letters: "naïve", "Zürich" and "versión" stay.
+it is not itself. Accented letters are letters: "naïve", "Zürich" and "versión" stay, as far as this file goes.
 """
 
 import re
@@ -51,6 +51,9 @@ LOOK_ALIKES = {
 SIGNS = {"0": "o", "1": "li", "3": "e", "4": "a", "5": "s", "7": "t", "8": "b", "9": "g", "@": "a", "$": "s", "!": "i",
          "|": "l", "\u20ac": "e", "\u00a3": "l", "\u00d7": "x"}
 _MARKS = {"\u02d7": "-", "\u2010": "-", "\u2011": "-", "`": "'", "\u00b4": "'", "\u02bc": "'", "\uff07": "'"}
+# Letters that Unicode doesn't take apart, each before the plain one
+_STROKED = "\u00f8o\u00d8O\u0142l\u0141L\u0111d\u0110D\u0127h\u0126H\u0167t\u0166T\u0131i"
+_STROKES = dict(zip(_STROKED[::2], _STROKED[1::2], strict=True))
 _STYLES = ("<wide>", "<narrow>", "<font>", "<circle>", "<square>", "<super>", "<sub>", "<compat>")
 _SPACES = re.compile(r"[\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\x0b\x0c\x1c-\x1f\x85]")
 _SELECTOR = re.compile(r"[\u034f\u115f\u1160\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]")
@@ -130,6 +133,12 @@ def _unstyled(character: str) -> str:
     return plain if plain.isascii() and (single or ligature) else character
 
 
+def unaccented(word: str) -> str:
+    """Latin letters without accents and strokes, of the same length; whatever has none stays."""
+    bare = (unicodedata.normalize("NFD", letter)[0] if _is_latin(letter) else letter for letter in word)
+    return "".join(_STROKES.get(letter, letter) for letter in bare)
+
+
 def _read(word: str, is_known: Known, *, latin: bool, tag: bool) -> str:
     """A word of the same length in Latin letters, or as it was."""
     if is_known(word.lower()) or word.isdecimal() or (tag and word.isascii()):
@@ -137,7 +146,7 @@ def _read(word: str, is_known: Known, *, latin: bool, tag: bool) -> str:
     plain = "".join(_MARKS.get(letter, letter) for letter in word)
     if not plain.isascii():
         reading = "".join(LOOK_ALIKES.get(letter, letter) for letter in plain)
-        if reading.isascii() and (_is_mixed(plain) or (latin and is_known(reading.lower()))):
+        if unaccented(reading).isascii() and (_is_mixed(plain) or (latin and is_known(reading.lower()))):
             plain = reading
     return _without_signs(plain, is_known)
 

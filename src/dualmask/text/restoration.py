@@ -3,30 +3,34 @@
 
 A word stays unless another one explains it better by a margin, which is set on clean texts so that at most a given
 share of their words changes. Then the likeliest word is read, or a mask where that one is not sure.
-Left alone are single letters, numbers, words of other alphabets or with accents, addresses, tags and code. Names and
-acronyms have no rule of their own, but capitals count as evidence: a word that is mostly written in lower case is an
-unlikely source of a capitalised one, and a name of the training texts a likely one.
+Left alone are single letters, numbers, words of other alphabets, addresses, handles, code, and texts in another
+language. Words with accents, and those that make a whole #tag, are put right but never masked. Names and acronyms have
+no rule of their own, but capitals count as evidence: a word that is mostly written in lower case is an unlikely source
+of a capitalised one, and a name of the training texts a likely one.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import inf
+from unicodedata import combining
 
 import torch
 from torch import Tensor, nn
 
 from dualmask.options import check_shares
+from dualmask.text.alternatives import LOWEST
 from dualmask.text.lexicon import TOKEN, WORD, Lexicon
 from dualmask.text.normalisation import Normal, normalised
 from dualmask.text.readings import Action, Reading
-from dualmask.text.weighing import LOWEST, Outcome, Weighing
+from dualmask.text.weighing import Outcome, Weighing
 
 CHUNK = re.compile(r"\w+|\s+|[^\w\s]+")
 HIGHEST = 6.0  # margin that calibration may choose
 _ADDRESSES = r"(?:https?://|www\.)\S+|(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,64}\.\w+"
 # And handles, tags, names of files, hosts and functions
 _NAMES = r"[@#]\w+|(?<![\w.])[^\W\d_]\w{0,64}(?:\.[^\W\d_]\w{1,64})+(?![\w.])|(?<!\w)\w{1,64}\(\)"
+TAG = re.compile(rf"(?<!\w)#({WORD.pattern})(?!\w|\(|\.\w)")  # one word
 ADDRESS, PROTECTED = re.compile(_ADDRESSES), re.compile(f"{_ADDRESSES}|{_NAMES}")
 
 
@@ -117,7 +121,11 @@ def placed(text: str, joins: Sequence[Outcome], singles: Sequence[Outcome]) -> I
     for one in chosen:
         start, end = spans[one.first][0], spans[one.last][1]
         places = set(range(one.first, one.last + 1))
-        if not taken & places and not any(first < end and start < last for first, last in guards[one.last > one.first]):
+        guarding = [span for span in guards[one.last > one.first] if span[0] < end and start < span[1]]
+        tag = TAG.match(text, start - 1) if one.tag and start else None
+        if tag is not None and tag.span(1) == (start, end) and [span[0] for span in guarding] == [start - 1]:
+            one, guarding = one._replace(becomes=one.tag), []
+        if not taken & places and not guarding:
             taken |= places
             kept.append((one, start, end))
     yield from sorted(kept, key=lambda entry: entry[1])
@@ -136,6 +144,8 @@ def _readings(text: str, normal: Normal, found: Sequence[tuple[int, int, Outcome
     done = 0, 0  # of the normalised text and of the text
     for start, stop, outcome in found:
         first, last = (start, stop) if places is None else (places[start], places[stop - 1] + 1)
+        while places is not None and last < len(text) and combining(text[last]):
+            last += 1  # the accent of the last letter is a part of it
         yield from _normalised(text, normal, done, (start, first))
         yield Reading(first, last, text[first:last], outcome.becomes, _action(outcome), outcome.why)
         done = stop, last

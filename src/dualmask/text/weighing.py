@@ -5,46 +5,21 @@ The score of a word is ln P(word) + ln P(its case) + context + ln P(edit), witho
 written. What can be said about a token without its neighbours is worked out once and remembered.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import exp, inf, log
 from typing import NamedTuple
 
-from dualmask.text.edits import KINDS, LETTERS, Edit, parted, undone, undone_twice
-from dualmask.text.lexicon import EDGE, ODD, OWNER, UPPER, WORD, Figures, case_of, plain
-from dualmask.text.words import in_case_of
+from dualmask.text.alternatives import FLOOR, LIMIT, REMEMBERED, WEIGHT, Entries, Entry
+from dualmask.text.edits import KINDS
+from dualmask.text.lexicon import EDGE, Figures, case_of, plain
 
-LIMIT = 4.0  # nats that context may speak for or against a word
-WEIGHT = 0.85  # of the context: both neighbours in part say the same
-LOWEST = -1.0  # margin by which another word must be better, at least
-MOST = 8  # alternatives that are weighed
-ACRONYM = 4  # letters of a word in capitals that stays as it is, where training texts have none to tell more
-TWICE = 7  # letters from which on two edits are thought of
-SPACE = log(1 / 1000)  # how likely the space between two words is lost
-AGAIN = log(1 / 20)  # how likely a second edit
-REMEMBERED = 1 << 17  # tokens: an attack must not fill the memory
 SIGNS = frozenset("-._*#@+~^|'")  # that may part a word, besides a space
-_HUMPS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")  # of camelCase
+FOREIGN = -12.0  # mean worth of words below which a text is in another language
+DOUBTFUL = -10.5  # and below which it may be, so that accents are no trick
+FEWEST = 4  # words that tell so
+TAG = 1.0  # nats by which a word behind a # must be better still: tags are made up
 _INFLECTIONS = ("s", "es", "d", "ed", "'s")
-
-
-class Alternative(NamedTuple):
-    """Another word that may have been meant."""
-
-    score: float
-    word: str  # plain; two words with a space between them
-    form: str  # in the case of what is written
-
-
-class Entry(NamedTuple):
-    """What can be said about a token without its neighbours."""
-
-    word: str
-    keep: float  # score of the word as it is written
-    guess: str  # what it most likely is
-    alternatives: tuple[Alternative, ...]  # those that neighbours may let win, best first
-    strange: bool  # a word in no list
 
 
 class Outcome(NamedTuple):
@@ -55,6 +30,7 @@ class Outcome(NamedTuple):
     advantage: float  # of the best alternative, in nats
     becomes: str | None  # None: a mask
     why: str
+    tag: str | None = None  # what is read behind a #
 
 
 class Weighing:
@@ -77,7 +53,20 @@ class Weighing:
                 found = self._single(tokens[place], entry, *around(entries, place, place))
                 if found is not None:
                     singles.append(found._replace(first=place, last=place))
+        if joins or singles:
+            worth = self._worth(entries, joins)
+            if worth < FOREIGN:
+                return [], []
+            if worth < DOUBTFUL:
+                singles = [one for one in singles if plain(tokens[one.first]).isascii()]
         return joins, singles
+
+    def _worth(self, entries: Sequence[Entry], joins: Sequence[Outcome]) -> float:
+        """Mean ln P of the words that were most likely meant; 0 where they are too few to tell the language by."""
+        parts = {place for join in joins for place in range(join.first, join.last + 1)}
+        found = [one.worth for place, one in enumerate(entries) if one.worth is not None and place not in parts]
+        found += [max(self.figures.log_probability(plain(str(join.becomes))), FLOOR) for join in joins]
+        return sum(found) / len(found) if len(found) >= FEWEST else 0.0
 
     def _single(self, token: str, entry: Entry, before: str, after: str) -> Outcome | None:
         key = before, token, after
@@ -91,7 +80,7 @@ class Weighing:
         keep = entry.keep + self._context(before, entry.word, after)
         scores = {one: one.score + self._context(before, one.word, after) for one in entry.alternatives}
         best = max(scores, key=scores.__getitem__, default=None)
-        strange = entry.strange and self.strangers
+        strange = entry.strange and self.strangers and not entry.spared
         advantage = -inf if best is None else scores[best] - keep
         if best is None or advantage <= self.margin:
             why = f"'{token}' is no known word, nor near one" if best is None else f"'{token}' is no known word"
@@ -99,16 +88,16 @@ class Weighing:
         shares = {one: exp(score - scores[best]) for one, score in scores.items()}
         own = sum(share for one, share in shares.items() if one == best or inflected(one.word, best.word))
         rank = inf if strange else advantage
-        if own < self.sure * sum(shares.values()):
+        known = self.figures.is_known(entry.word) or " " in best.word
+        behind = best.form if not known and advantage > self.margin + TAG else None
+        if own < self.sure * sum(shares.values()) and not entry.spared:
             likely = sorted(shares, key=lambda one: -shares[one])[:3]
-            return Outcome(0, 0, rank, None, f"may be {' or '.join(repr(one.word) for one in likely)}")
-        return Outcome(0, 0, rank, best.form, f"'{best.word}' is {advantage:.1f} nats likelier here")
+            return Outcome(0, 0, rank, None, f"may be {' or '.join(repr(one.word) for one in likely)}", behind)
+        return Outcome(0, 0, rank, best.form, f"'{best.word}' is {advantage:.1f} nats likelier here", behind)
 
     def _context(self, before: str, word: str, after: str) -> float:
-        """What the neighbours say, within limits; two words also say something about each other."""
-        first, _, last = word.partition(" ")
-        pair = self.figures.pair
-        found = pair(before, first) + (pair(first, last) + pair(last, after) if last else pair(first, after))
+        """What the neighbours say, within limits."""
+        found = self.figures.pair(before, word.split(" ")[0]) + self.figures.pair(word.split(" ")[-1], after)
         return min(max(WEIGHT * found, -LIMIT), LIMIT)
 
     def _joins(self, tokens: Sequence[str], entries: Sequence[Entry]) -> Iterator[Outcome]:
@@ -164,87 +153,12 @@ class Weighing:
                 yield Outcome(start, letters[last], inf, written, f"'{plain(written)}', letter by letter")
 
 
-class Entries(dict[str, Entry]):
-    """Entries of tokens, made when first asked for."""
-
-    def __init__(self, figures: Figures) -> None:
-        super().__init__()
-        self.figures = figures
-        self._by_length: dict[int, list[str]] = {}  # known words, for two edits
-
-    def __missing__(self, token: str) -> Entry:
-        if len(self) >= REMEMBERED:
-            self.clear()
-        entry = self[token] = self._made(token)
-        return entry
-
-    def _made(self, token: str) -> Entry:
-        figures, word = self.figures, plain(token)
-        keep = figures.log_probability(word) + figures.log_case(word, case_of(token))
-        if len(word) < 2 or not word.isascii() or not (WORD.fullmatch(token) or self._letters(token)) or (
-                len(word) <= ACRONYM and not figures.cased and case_of(token) == UPPER):
-            return Entry(word, keep, word, (), False)
-        stem, owner = (token[:-2], token[-2:]) if word.endswith("'s") and word not in figures.table else (token, "")
-        listed = figures.is_word(plain(stem))
-        if not listed and case_of(token) == ODD and (humps := self._humps(token)) is not None:
-            keep, listed = max(keep, humps), True
-        found = self._alternatives(stem, keep + LOWEST - 2 * LIMIT)
-        if owner:
-            found = [Alternative(score + OWNER, word + "'s", form + owner) for score, word, form in found]
-        found = sorted(found, key=lambda one: (-one.score, one.word))[:MOST]
-        better = bool(found) and not figures.is_known(plain(stem)) and found[0].score > keep
-        return Entry(word, keep, found[0].word if better else word, tuple(found), not listed and len(stem) > 2)
-
-    def _letters(self, token: str) -> str:
-        """The word in a token with one digit or underscore inside; none in numbers, marks and names such as mp3."""
-        letters = "".join(filter(str.isalpha, token))
-        inside = token[:1].isalpha() and token[-1:].isalpha() and len(token) == len(letters) + 1 > 4
-        return letters if inside and plain(letters) in self.figures.vocabulary else ""
-
-    def _humps(self, token: str) -> float | None:
-        """The score of a name in camelCase, if its parts are known words."""
-        parts = [part.lower() for part in _HUMPS.findall(token)]
-        known = len(parts) > 1 and all(len(part) > 1 and self.figures.is_known(part) for part in parts)
-        return SPACE + sum(map(self.figures.log_probability, parts)) if known else None
-
-    def _alternatives(self, written: str, least: float) -> list[Alternative]:
-        figures, lower = self.figures, plain(written)
-        if not WORD.fullmatch(written):
-            letters = self._letters(written)
-            found = [Edit(plain(letters), letters, 1 / (KINDS * len(letters) * LETTERS))]
-        else:
-            found = undone(written.replace("\u2019", "'"), figures.vocabulary)
-        scored = [Alternative(score + figures.log_case(word, case_of(form)), word, form)
-                  for word, form, likelihood in found
-                  if (score := figures.log_probability(word) + log(likelihood)) > least]
-        if figures.is_word(lower):
-            return scored
-        scored += self._parted(written, lower)
-        if not scored and len(lower) >= TWICE:
-            scored = [Alternative(figures.log_probability(one.word) + log(one.likelihood) + AGAIN, one.word,
-                                  in_case_of(one.word, written)) for one in undone_twice(lower, self._known())]
-        return [one for one in scored if one.score > least]
-
-    def _known(self) -> dict[int, list[str]]:
-        if not self._by_length:
-            for word in self.figures.vocabulary:
-                if self.figures.is_known(word):
-                    self._by_length.setdefault(len(word), []).append(word)
-        return self._by_length
-
-    def _parted(self, written: str, lower: str) -> list[Alternative]:
-        figures = self.figures
-        found = ((head, tail, written[:len(head)], written[len(head):]) for head, tail in parted(lower)
-                 if figures.is_frequent(head) and figures.is_frequent(tail))
-        return [Alternative(SPACE + figures.log_probability(head) + figures.log_case(head, case_of(one))
-                            + figures.log_probability(tail) + figures.log_case(tail, case_of(other)),
-                            f"{head} {tail}", f"{one} {other}") for head, tail, one, other in found]
-
-
 def around(entries: Sequence[Entry], first: int, last: int) -> tuple[str, str]:
-    """What most likely stands before and behind some tokens."""
-    return (entries[first - 1].guess if first else EDGE,
-            entries[last + 1].guess if last + 1 < len(entries) else EDGE)
+    """What most likely stands before and behind some tokens; the # of a tag is passed over."""
+    before = first - 2 if first and entries[first - 1].word == "#" else first - 1
+    after = last + 2 if last + 1 < len(entries) and entries[last + 1].word == "#" else last + 1
+    return (entries[before].guess.split(" ")[-1] if before >= 0 else EDGE,
+            entries[after].guess.split(" ")[0] if after < len(entries) else EDGE)
 
 
 def inflected(one: str, other: str) -> bool:
