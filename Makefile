@@ -1,11 +1,12 @@
-# Two commands, each with all of its own set-up:
-#   make demo   train a plain and a defended classifier on film reviews, attack both, write a report
-#   make test   check style, types and behaviour
+# Commands, each with all of its own set-up:
+#   make demo      train a plain and a defended classifier on film reviews, attack both, write a report
+#   make test      check style, types and behaviour
+#   make results   tables and plots out of the packed records in results; no GPU
 PYTHON ?= python3
 VENV ?= .venv
 READY := $(VENV)/ready
 
-.PHONY: demo test
+.PHONY: demo test results
 .DEFAULT_GOAL := demo
 
 demo: $(READY)
@@ -15,6 +16,9 @@ test: $(READY)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/python -m pytest
+
+results: $(READY)
+	$(VENV)/bin/python tools/results_page.py
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "dualmask needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Choose one: make PYTHON=python3.12 ...")'

@@ -21,7 +21,7 @@ from typing import TypeVar
 from dualmask.evaluation.records import Cell, Mode, read_cells
 from dualmask.reporting.report import Report, build_report
 from dualmask.reporting.report_latex import latex
-from dualmask.reporting.report_tables import markdown
+from dualmask.reporting.report_markdown import markdown
 from dualmask.results import AttackResult, as_line
 
 T = TypeVar("T")

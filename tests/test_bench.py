@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Sequence
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from grid_stand_ins import change, write_toy
@@ -18,10 +20,11 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import dualmask
+from dualmask import training
 from dualmask.bench_display import Board, told
 from dualmask.cli import app, main
 from dualmask.errors import OptionError
-from dualmask.evaluation.bench import Outcome, run_grid
+from dualmask.evaluation.bench import Outcome, Watch, run_grid
 from dualmask.evaluation.grid import DataEntry, read_grid
 from dualmask.evaluation.lock import locked
 from dualmask.evaluation.material import Material, load_data
@@ -80,8 +83,9 @@ def test_a_run_leaves_records_models_and_the_grid(made: Path) -> None:
     assert any(result.outcome == "succeeded" for one in loaded.cells for result in one.results)
     assert loaded.cells[0].header["about"]["grid"] == "toy"  # type: ignore[index]
     assert {path.name for path in (out / "models").iterdir()} == {"toy.tiny.plain.0", "toy.tiny.ddm.0"}
-    assert (out / "grid.toml").read_text() == (made / "grid.toml").read_text()
-    assert {path.name for path in out.iterdir()} == {"cells.txt", "grid.toml", "models", "records"}
+    assert (out / "toy.toml").read_text() == (made / "grid.toml").read_text()
+    assert set((out / "toy.cells").read_text().split()) == {f"{name}.jsonl" for name in CELLS}
+    assert {path.name for path in out.iterdir()} == {"toy.cells", "toy.toml", "models", "records"}
 
 
 def test_what_is_there_is_not_done_again(toy: Path) -> None:
@@ -134,9 +138,8 @@ def test_an_error_that_nobody_foresaw_leaves_its_trace(toy: Path, monkeypatch: p
 
 
 def test_settings_that_clash_are_named(toy: Path) -> None:
-    failures = run(toy, samples="6", attack_seed="3").failures
-    assert len(failures) == 4
-    assert all("seed: 0 there, 3 now; samples: 12 there, 6 now" in one.reason for one in failures)
+    failures = run(toy, draws="6", attack_seed="3").failures
+    assert len(failures) == 4 and all("(seed: 0 there, 3 now)" in one.reason for one in failures)
     failures = run(toy, seeds="[0]", modes='["transfer", "adaptive", "transfer-successful"]',
                    data='[{name = "toy", source = "data", train = 90}]').failures
     assert len(failures) == 6 and all("(train: 96 there, 90 now; hash: " in one.reason for one in failures)
@@ -291,6 +294,103 @@ def test_nothing_new_is_begun_when_time_is_up(toy: Path) -> None:
     assert not (toy / "new" / "models").exists()
     outcome = run_grid(read_grid(toy / "grid.toml"), toy / "new", only="plain", minutes=60)
     assert named(outcome.done) == {name for name in CELLS if "plain" in name} and outcome.left == []
+
+
+def test_a_larger_sample_goes_on_and_a_smaller_one_changes_nothing(toy: Path, tmp_path: Path) -> None:
+    """Texts that are there are not attacked again; transferred ones are shown anew, since their source has grown."""
+    kept, seen = lines(toy, DDM), list[Cell]()
+
+    class Counting(Watch):
+        def text(self, task: Task, result: AttackResult) -> None:
+            seen.append(task.cell)
+
+    grid = read_grid(change(toy / "grid.toml", samples="20", modes='["adaptive", "transfer", "transfer-successful"]'))
+    outcome = run_grid(grid, toy / "out", watch=Counting())
+    assert outcome.failures == [] and len(outcome.done) == 6
+    asked = {name: sum(cell.file_name == f"{name}.jsonl" for cell in seen) for name in CELLS}
+    assert asked == {name: 8 if "adaptive" in name else 20 for name in CELLS}
+    header, *rows = lines(toy, DDM)
+    assert (header["samples"], header["texts"], len(rows)) == (20, 20, 20)
+    assert {**header, "samples": 12, "texts": 12} == kept[0] and all(row in rows for row in kept[1:])
+    whole = run_grid(grid, tmp_path / "whole")
+    assert whole.failures == [] and all(
+        lines(toy, name)[1:] == [{**json.loads(line), "seconds": 0} for line in (
+            tmp_path / "whole" / "records" / f"{name}.jsonl").read_text().splitlines()[1:]] for name in CELLS)
+    for samples in ("12", "24"):  # a sample that is smaller is there; one that is larger than the data is all of them
+        outcome = run(toy, samples=samples)
+        assert outcome.failures == [] and len(outcome.done) == (0 if samples == "12" else 4)
+    assert run(toy, samples="1000").done == [] and len(lines(toy, DDM)) == 25
+
+
+def test_a_cell_that_grows_counts_as_it_was_until_it_is_whole(toy: Path) -> None:
+    before = read_cells(toy / "out" / "records").cells
+
+    class Stopping(Watch):
+        seen = 0
+
+        def text(self, task: Task, result: AttackResult) -> None:
+            self.seen += 1
+            if self.seen == 3:
+                raise KeyboardInterrupt
+
+    grid = read_grid(change(toy / "grid.toml", samples="20"))
+    with pytest.raises(KeyboardInterrupt):
+        run_grid(grid, toy / "out", watch=Stopping())
+    assert len(lines(toy, PLAIN)) == 1 + 12 + 3
+    assert [one.results for one in read_cells(toy / "out" / "records").cells] == [one.results for one in before]
+    assert run_grid(grid, toy / "out").failures == []
+    assert {len(one.results) for one in read_cells(toy / "out" / "records").cells} == {20}
+    assert "finished" not in lines(toy, PLAIN)[0]
+
+
+def test_a_larger_sample_that_was_begun_is_gone_on_with_by_a_smaller_grid(toy: Path) -> None:
+    run(toy, samples="20")
+    kept, path = lines(toy, DDM), record(toy, DDM)
+    path.write_text("\n".join(path.read_text().splitlines()[:9]) + "\n")
+    outcome = run(toy, samples="12")
+    assert named(outcome.done) == {DDM} and lines(toy, DDM) == kept
+
+
+def test_a_run_stops_at_its_deadline_and_goes_on_later(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the middle of a training, which leaves a checkpoint, and of a cell, whose records stay."""
+    kept, grid = {name: lines(toy, name) for name in CELLS}, read_grid(toy / "grid.toml")
+    passed = [0.0]
+    monkeypatch.setattr("dualmask.deadline.time", SimpleNamespace(monotonic=lambda: passed[0]))
+    update, out = training.Run.update, toy / "new"
+
+    def later(self: training.Run, *given: Any) -> Any:
+        passed[0] += 1
+        return update(self, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training.Run, "update", later)
+        outcome = run_grid(grid, out, deadline=8.0)
+    assert named(outcome.left) == CELLS and outcome.done == outcome.failures == []
+    assert [path.name for path in (out / "models" / "toy.tiny.plain.0").glob("checkpoint-*")] == [
+        "checkpoint-000000008-0001"]  # eight steps, two of the second epoch
+
+    class Slow(Watch):
+        def text(self, task: Task, result: AttackResult) -> None:
+            passed[0] += 1
+
+    passed[0] = 0.0
+    outcome = run_grid(grid, out, watch=Slow(), deadline=30.0)
+    ended, begun = named(outcome.done), list((out / "records").iterdir())
+    assert outcome.failures == [] and ended | named(outcome.left) == CELLS and len(ended) in (1, 2, 3)
+    assert not (out / "lock").exists() and len(begun) > len(ended)
+    assert run_grid(grid, out).failures == []
+    shutil.rmtree(toy / "out")
+    out.rename(toy / "out")
+    assert {name: lines(toy, name) for name in CELLS} == kept
+
+
+def test_grids_run_without_what_only_the_command_line_needs(toy: Path) -> None:
+    shutil.rmtree(toy / "out")
+    code = ("import sys; sys.modules['typer'] = sys.modules['rich'] = None\nfrom pathlib import Path\n"
+            "from dualmask.evaluation.bench import run_grid\nfrom dualmask.evaluation.grid import read_grid\n"
+            "print(len(run_grid(read_grid(Path('grid.toml')), Path('out'), deadline=600).done))")
+    found = subprocess.run([sys.executable, "-c", code], cwd=toy, capture_output=True, text=True, timeout=120)
+    assert found.stdout == "4\n", found.stderr
 
 
 def test_two_runs_never_work_in_one_folder(toy: Path) -> None:

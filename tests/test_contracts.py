@@ -454,7 +454,7 @@ def test_a_model_is_never_overwritten_unasked(saved: Path, tiny: Callable[[str],
 
 
 LAYERS = [
-    ("errors", "seeds"), ("options", "cards"), ("resources", "packages", "package_cache", "hub"), ("text",),
+    ("errors", "seeds", "deadline"), ("options", "cards"), ("resources", "packages", "package_cache", "hub"), ("text",),
     ("results", "record_rules"), ("models",), ("masking",), ("defences",), ("views",), ("classifier",),
     ("storage", "checkpoints", "training_log", "optimisation", "training"),
     ("attacks",), ("evaluation",), ("theory",), ("reporting",),

@@ -20,7 +20,8 @@ from dualmask.defences.fat import FAT
 from dualmask.evaluation.records import CellRecords
 from dualmask.models.encoders import load_encoder
 from dualmask.reporting.page import html
-from dualmask.reporting.report_tables import defence_cost_rows, markdown
+from dualmask.reporting.report_markdown import markdown
+from dualmask.reporting.report_tables import defence_cost_rows
 from dualmask.text.examples import Dataset, Example
 from dualmask.training import train
 

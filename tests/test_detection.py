@@ -27,7 +27,8 @@ from dualmask.evaluation.records import Cell, CellRecords, Loaded, Mode, read_ce
 from dualmask.reporting.page import html
 from dualmask.reporting.report import Report, build_report
 from dualmask.reporting.report_latex import latex
-from dualmask.reporting.report_tables import detection_rows, markdown
+from dualmask.reporting.report_markdown import markdown
+from dualmask.reporting.report_tables import detection_rows
 from dualmask.results import AttackResult, Outcome, as_line, read_results
 from dualmask.text.encoding import Batch, Encode
 from dualmask.text.examples import Dataset, Text

@@ -413,14 +413,34 @@ def test_what_is_told_of_votes_and_certificates_is_what_was_recorded() -> None:
     assert told in page
 
 
-def test_the_page_on_theory_is_what_was_measured() -> None:
-    """Tables, sentences and plots follow from the recorded quantities."""
-    spec = importlib.util.spec_from_file_location("theory_page", ROOT / "tools" / "theory_page.py")
+def loaded_tool(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
     assert spec is not None and spec.loader is not None
     tool = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)
+    return tool
+
+
+def test_the_page_on_theory_is_what_was_measured() -> None:
+    """Tables, sentences and plots follow from the recorded quantities."""
+    tool = loaded_tool("theory_page")
     for path, text in tool.contents(ROOT / "results" / "theory.jsonl.gz").items():
         assert path.read_text(encoding="utf-8") == text, f"{named(path)}: run tools/theory_page.py"
+
+
+def test_the_measured_results_follow_from_the_packed_records() -> None:
+    """The page, the LaTeX, the plots and the table on the front page."""
+    tool = loaded_tool("results_page")
+    found = tool.contents()
+    if not found:
+        pytest.skip("results has no packed records yet")
+    for path, text in found.items():
+        assert path.read_text(encoding="utf-8") == text, f"{named(path)}: run make results"
+
+
+def test_the_front_page_has_a_place_for_measured_results() -> None:
+    tool, page = loaded_tool("results_page"), (ROOT / "README.md").read_text(encoding="utf-8")
+    assert page.count(tool.BEGIN) == 1 and page.count(tool.END) == 1 and page.index(tool.BEGIN) < page.index(tool.END)
 
 
 def theory_record(kind: str, encoder: str | None = None) -> dict[str, Any]:

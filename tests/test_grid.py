@@ -12,7 +12,9 @@ from dualmask.attacks import ATTACKS, aware_of
 from dualmask.defences import DEFENCES, build_defence
 from dualmask.errors import OptionError
 from dualmask.evaluation.grid import LISTS, Grid, read_grid
+from dualmask.evaluation.material import Material
 from dualmask.evaluation.plan import make_plan
+from dualmask.evaluation.standing import settings_of
 
 Write = Callable[[str], Path]
 ROOT = Path(__file__).parents[1]
@@ -255,12 +257,56 @@ def test_quick_is_the_one_that_ships() -> None:
 
 @pytest.mark.shared
 @pytest.mark.usefixtures("shared")
-@pytest.mark.parametrize("name", ["mr", "ag_news", "paper_table"])
+@pytest.mark.parametrize("name", ["mr", "ag_news"])
 def test_the_experiments_are_whole(name: str) -> None:
     grid = read_grid(ROOT / "experiments" / f"{name}.toml")
     assert grid.name == name and len(grid.seeds) == 5 and grid.samples == 1000
     assert {"adaptive", "transfer", "defence-aware"} <= set(grid.modes)
     assert len({task.cell for task in make_plan(grid).tasks}) == len(make_plan(grid).tasks) > 300
+
+
+TIERS = ("paper_1_breadth", "paper_2_depth", "paper_3_full", "paper_mpnet")
+
+
+@pytest.mark.shared
+@pytest.mark.usefixtures("shared")
+def test_the_tiers_of_the_table_go_from_breadth_to_depth() -> None:
+    grids = {name: read_grid(ROOT / "experiments" / f"{name}.toml") for name in TIERS}
+    assert [(len(grid.seeds), grid.samples) for grid in grids.values()] == [(1, 200), (3, 500), (5, 1000), (1, 500)]
+    assert all(grid.name == name and set(grid.modes) == {"adaptive", "transfer", "defence-aware"}
+               and len(grid.attacks) == 5 for name, grid in grids.items())
+    first, *_, last = grids.values()
+    assert {one.defence for one in first.defences} == set(DEFENCES) and last.encoders[0].source == "mpnet"
+    for one in first.defences:
+        defence = build_defence(one.defence, preset=one.preset, options=one.options)
+        assert first.samples_of(one, first.attacks[0]) == (100 if defence.views > 4 else 200), one.name
+
+
+@pytest.mark.shared
+@pytest.mark.usefixtures("shared")
+def test_a_cell_of_several_tiers_has_the_same_settings_in_each() -> None:
+    """But for the number of texts, which never falls: so a tier goes on where another was."""
+    found: dict[str, dict[str, object]] = {}
+    material = Material()
+    for name in TIERS:
+        grid = read_grid(ROOT / "experiments" / f"{name}.toml")
+        for job in make_plan(grid).jobs:
+            for task in job.tasks:
+                settings = settings_of(grid, job, task, material)
+                before = found.setdefault(task.cell.file_name, settings)
+                assert {**before, "samples": 0} == {**settings, "samples": 0}, task.cell.file_name
+                assert before["samples"] <= settings["samples"], task.cell.file_name  # type: ignore[operator]
+                found[task.cell.file_name] = settings
+
+
+def test_a_defence_may_be_for_some_of_the_data(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "other.csv").touch()
+    text = SMALL.replace('["rotten-tomatoes"]', '["rotten-tomatoes", "other.csv"]')
+    plan = make_plan(read_grid(write(text.replace('"ddm"]', '{name = "ddm", data = ["other"]}]'))))
+    assert [job.name for job in plan.jobs] == [
+        "rotten-tomatoes.minilm.plain.0", "other.minilm.plain.0", "other.minilm.ddm.0"]
+    assert mistakes(write(text.replace('"ddm"]', '{name = "ddm", data = ["othr"]}]'))) == [
+        "defences, ddm.data: unknown data 'othr': did you mean 'other'?"]
 
 
 @pytest.mark.shared

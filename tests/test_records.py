@@ -228,12 +228,11 @@ def test_a_text_that_is_there_twice_is_done_again(tmp_path: Path) -> None:
 def test_cells_that_were_not_begun_are_told(tmp_path: Path) -> None:
     write(tmp_path / "records" / CELL.file_name, RESULT)
     other = replace(CELL, seed=1).file_name
-    (tmp_path / "cells.txt").write_text(f"{CELL.file_name}\n{other}\n")
+    (tmp_path / "mine.cells").write_text(f"{CELL.file_name}\n{other}\n")
     found = read_cells(tmp_path)
-    assert len(found.cells) == 1 and len(found.problems) == 1
-    assert f"1 of 2 cells of its grid are not begun yet, the first: {other[:-6]}" in found.problems[0]
+    assert len(found.cells) == 1 and found.problems == [] and found.missing == {other: ""}
     write(tmp_path / "records" / other, RESULT, cell=replace(CELL, seed=1).as_dict())
-    assert read_cells(tmp_path).problems == []
+    assert read_cells(tmp_path).missing == {}
 
 
 def test_a_folder_without_records_says_what_to_do(tmp_path: Path) -> None:

@@ -30,7 +30,8 @@ from dualmask.reporting.entries import WORST, Entry, entries
 from dualmask.reporting.page import html
 from dualmask.reporting.report import CLEAN, Report, Table, build_report
 from dualmask.reporting.report_latex import escaped, latex
-from dualmask.reporting.report_tables import headline, markdown, rendered
+from dualmask.reporting.report_markdown import markdown
+from dualmask.reporting.report_tables import headline, rendered
 from dualmask.results import FAULTS, AttackResult, Outcome, as_line, tally
 
 OUTCOMES: Mapping[str, Outcome] = {"+": "failed", "-": "succeeded", "s": "skipped", "q": "out-of-queries",
@@ -349,7 +350,7 @@ def test_no_test_without_pairs_and_the_reason_is_told() -> None:
     assert untested["ddm", "textfooler"] == "they have no seed in common (4 and 0)"
     several = [plain, cell("++++", attack="pwws"), cell("++++", defence="ddm"), cell("++++", defence="ddm", attack="x")]
     untested = table(report(*several)).untested
-    assert untested["ddm", WORST] == "the worst case is over other attacks than the plain classifier's"
+    assert untested["ddm", WORST] == "the worst cases are over different attacks"
     untested = table(report(plain, *several[2:])).untested
     assert untested["ddm", WORST] == "the plain classifier was not attacked so"
 
@@ -734,7 +735,8 @@ def test_a_report_needs_no_torch(tmp_path: Path) -> None:
     write(tmp_path / "out", many(3, 1), ddm(2, 2))
     code = ("import sys; from pathlib import Path\n"
             "from dualmask.evaluation.records import read_cells; from dualmask.reporting.report import build_report\n"
-            "from dualmask.reporting.report_tables import headline, markdown, rendered\n"
+            "from dualmask.reporting.report_markdown import markdown\n"
+            "from dualmask.reporting.report_tables import headline, rendered\n"
             "from dualmask.reporting.report_latex import latex; from dualmask.reporting.comparison import compare\n"
             "folder = Path(sys.argv[1]); report = build_report(read_cells(folder))\n"
             "markdown(report), latex(report), headline(report), compare(folder, folder)\n"

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from dualmask import __version__
-from dualmask.cli_bench import bench, compare, report
+from dualmask.cli_bench import bench, compare, pack, report
 from dualmask.cli_certify import certify
 from dualmask.cli_resources import app as resources_app
 from dualmask.cli_theory import theory
@@ -177,7 +177,7 @@ def attack(
         progress=not quiet))
 
 
-for command in (certify, bench, report, compare, theory):
+for command in (certify, bench, report, pack, compare, theory):
     app.command()(command)
 
 

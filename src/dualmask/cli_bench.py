@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`dualmask bench`, `dualmask report` and `dualmask compare`: from a grid to evidence."""
+"""`dualmask bench`, `dualmask report`, `dualmask pack` and `dualmask compare`: from a grid to evidence."""
 
 import shlex
 from pathlib import Path
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from dualmask.evaluation.bench import Outcome
-    from dualmask.evaluation.grid import Grid
 
-Results = Annotated[Path, typer.Argument(metavar="RESULTS", help="Folder that 'dualmask bench' has written.")]
+Results = Annotated[Path, typer.Argument(
+    metavar="RESULTS", help="Folder that 'dualmask bench' has written, or what 'dualmask pack' made of it.")]
 
 
 def bench(
@@ -26,6 +26,8 @@ def bench(
     only: Annotated[str, typer.Option(
         metavar="TEXT", help="Just the cells whose names have it in them, e.g. ddm.textfooler.")] = "",
     minutes: Annotated[float | None, typer.Option(min=0, help="Begin nothing new after so many.")] = None,
+    deadline: Annotated[float | None, typer.Option(
+        min=0, metavar="SECONDS", help="Stop after so many, whatever is under way; the same command goes on.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
@@ -45,13 +47,13 @@ def bench(
         show_plan(console, asked, plan, survey(asked, plan, folder), out=folder)
         return
     with Board(Console(stderr=True, quiet=quiet)) as board:
-        outcome = run_grid(asked, folder, watch=board, only=only, minutes=minutes)
-    show_outcome(console, asked, outcome)
+        outcome = run_grid(asked, folder, watch=board, only=only, minutes=minutes, deadline=deadline)
+    show_outcome(console, outcome, figures=deadline is None)  # these take a while, and the time is up
     if outcome.failures:
         raise typer.Exit(1)
 
 
-def show_outcome(console: "Console", grid: "Grid", outcome: "Outcome") -> None:
+def show_outcome(console: "Console", outcome: "Outcome", *, figures: bool) -> None:
     """The figures in short, what failed, and what to type next."""
     from rich.text import Text
 
@@ -60,11 +62,11 @@ def show_outcome(console: "Console", grid: "Grid", outcome: "Outcome") -> None:
     from dualmask.evaluation.records import RECORDS
 
     some = any((outcome.out / RECORDS).glob("*.jsonl"))
-    if some:
+    if some and figures:
         show_figures(console, outcome.out)
     show_failures(console, outcome)
     if outcome.left:
-        console.print(f"time is up: {len(outcome.left):,} cells were not begun; the same command goes on.")
+        console.print(f"time is up: {len(outcome.left):,} cells are left; the same command goes on.")
     if outcome.failures:
         console.print(f"{len(outcome.failures):,} cells failed; the same command tries them again.")
     if some:
@@ -93,19 +95,41 @@ def report(
 ) -> None:
     """Make a report out of records: all three forms unless one is asked for. No model is needed."""
     from dualmask.evaluation.records import keep, read_cells
-    from dualmask.reporting import page, report_latex, report_tables
+    from dualmask.reporting import page, report_latex, report_markdown
     from dualmask.reporting.report import build_report
 
     folder = out or (results if results.is_dir() else results.parent)
-    made = build_report(read_cells(results), title=title or f"Robustness: {results.resolve().stem}")
+    made = build_report(read_cells(results), title=title or f"Robustness: {title_of(results)}")
     forms = {"report.html": (html, page.html), "report.tex": (latex, report_latex.latex),
-             "report.md": (markdown, report_tables.markdown)}
+             "report.md": (markdown, report_markdown.markdown)}
     every = not (html or latex or markdown)
     for name, (wanted, rendered) in forms.items():
         if wanted or every:
             keep(rendered(made), folder / name)
             typer.echo(folder / name)
+    if made.missing:
+        typer.echo(f"{len(made.missing):,} cells that the grids ask for are not there; the report names them", err=True)
     for problem in made.problems:
+        typer.echo(f"left out: {problem.translate(SHOWN)}", err=True)
+
+
+def title_of(results: Path) -> str:
+    return results.resolve().name.removesuffix(".gz").removesuffix(".jsonl")
+
+
+def pack(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders that 'dualmask bench' has written.")],
+    *,
+    out: Annotated[Path, typer.Option(help="File to write, NAME.jsonl.gz; one that is there is replaced.")],
+    words: Annotated[bool, typer.Option(
+        "--words", help="Keep changed words too; of many attacks together they give much of the texts away.")] = False,
+) -> None:
+    """Put records into one small file without their texts; reports and tests come out of it the same."""
+    from dualmask.evaluation.packing import pack as packed
+
+    found = packed(runs, out, words=words)
+    typer.echo(f"{out}: {found.cells:,} cells, {found.records:,} records, {found.size / 1e6:.2f} MB")
+    for problem in found.problems:
         typer.echo(f"left out: {problem.translate(SHOWN)}", err=True)
 
 

@@ -36,6 +36,10 @@ def are_names(value: object) -> bool:
     return type(value) is list and all(type(one) is str for one in value)
 
 
+def are_counts(value: object) -> bool:
+    return type(value) is list and all(map(is_count, value))
+
+
 def is_table(value: object) -> bool:
     return type(value) is dict
 
@@ -69,7 +73,7 @@ HEADER_FITS: Mapping[str, Rule] = {
     "texts": COUNT, "labels": Rule(are_names, "a list of names"), **dict.fromkeys(("options", "about"), TABLE),
     "defence": TABLE.or_none(), "attack": STRING, "data": STRING, "noise": STRING,
     **dict.fromkeys(("eot", "draws"), COUNT), "samples": COUNT.or_none(), "temperature": DURATION,
-    "threshold": NUMBER.or_none(),
+    "threshold": NUMBER.or_none(), "finished": Rule(are_counts, "a list of whole numbers"),
 }
 
 
@@ -78,3 +82,11 @@ def check(values: Mapping[str, object], rules: Mapping[str, Rule], what: str) ->
     for name, rule in rules.items():
         if name in values and not rule.fits(values[name]):
             raise DataError(f"the {what}'s {name} is {values[name]!r:.40}; expected {rule.expected}.")
+
+
+def growing(there: Mapping[str, object], now: Mapping[str, object]) -> tuple[str, ...]:
+    """What a header may say otherwise where more texts are asked for: a smaller sample is part of a larger one, and
+    none means all."""
+    before, after = there.get("samples"), now.get("samples")
+    more = isinstance(before, int) and (after is None or (isinstance(after, int) and after > before))
+    return ("samples", "texts") if more else ()

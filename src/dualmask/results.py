@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Generic, Literal, Protocol, Self, TypeVar, get_args
 
 from dualmask.errors import DataError, OptionError
-from dualmask.record_rules import FITS, HEADER_FITS, check
+from dualmask.record_rules import FITS, HEADER_FITS, check, growing
 from dualmask.text.columns import SURROGATES, Text
 from dualmask.text.lines import DAMAGED, unpacked
 
@@ -26,7 +26,8 @@ Outcome = Literal[
 ]
 FAULTS = ("victim-error", "attack-error")  # neither won nor withstood; done again when a run is resumed
 Spans = tuple[tuple[int, int, int], ...]  # start and end in characters, and 1 for the second text of a pair
-CIRCUMSTANCES = ("about", "dualmask")  # of a header: told, and no reason to refuse to go on
+FINISHED = "finished"  # of a header, while a file grows: the numbers of the texts of its last whole sample
+CIRCUMSTANCES = ("about", "dualmask", FINISHED)  # of a header: told, and no reason to refuse to go on
 PLACE = ("versions", "revision", "hardware")  # of `about`: what may change while a run is stopped
 HELD = ("failed", "out-of-queries", "out-of-time", "unconfirmed")  # the victim withstood
 
@@ -255,13 +256,17 @@ class RecordFile(Generic[R]):
         self.done = [one for one in done if one.settled and times[one.index] == 1]
         if not found:
             return
+        same = (*CIRCUMSTANCES, *growing(found, self.header))
         differing = [name for name in {**found, **self.header}
-                     if name not in CIRCUMSTANCES and found.get(name) != self.header.get(name)]
+                     if name not in same and found.get(name) != self.header.get(name)]
         if differing:
             changes = "; ".join(difference(name, found.get(name), self.header.get(name)) for name in differing)
             raise OptionError(f"{self.path} comes from a run with other settings ({changes}); give the same ones, or "
                               "write another file.")
-        self.header = {**found, "about": resumed(found.get("about", {}), self.header.get("about"))}
+        grown = {name: self.header[name] for name in growing(found, self.header)}
+        if grown and len(self.done) == found.get("texts"):
+            grown[FINISHED] = sorted(one.index for one in self.done)
+        self.header = {**found, **grown, "about": resumed(found.get("about", {}), self.header.get("about"))}
 
     def _write(self, results: Sequence[R]) -> None:
         lines = [as_line(self.header), *(one.as_json() for one in results)]
@@ -277,6 +282,8 @@ class RecordFile(Generic[R]):
     def close(self) -> None:
         """Put the results into the order of the data."""
         self._stream.close()
+        if len(self.done) == self.header.get("texts"):
+            self.header.pop(FINISHED, None)
         self._write(sorted(self.done, key=lambda one: one.index))
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from dualmask import __version__, checkpoints
 from dualmask.checkpoints import Progress, State, check_folder, clear_folder, network_state
 from dualmask.classifier import DefendedClassifier
+from dualmask.deadline import TimeUp, time_is_up
 from dualmask.defences import build_defence, preset_training
 from dualmask.defences.base import Network
 from dualmask.errors import DataError, OptionError
@@ -141,10 +142,12 @@ class Run:
             self.reporter.step(state, loss, rate=rate, accuracy=(
                 batch_accuracy(answer, batch) if state.step % LOG_STEPS == 0 else None))
             yield
-            if time.monotonic() - saved > CHECKPOINT_SECONDS:
+            if (late := time_is_up()) or time.monotonic() - saved > CHECKPOINT_SECONDS:
                 self.measure_memory()
                 self.checkpoint()
                 saved = time.monotonic()
+            if late:
+                raise TimeUp
 
     def lengths(self, examples: Sequence[Example]) -> list[int]:
         """Tokens per example, counted again only where the defence made other examples."""
@@ -289,6 +292,8 @@ def outcome(run: Run, data: Dataset) -> dict[str, object]:
         "seconds": round(state.seconds, 1), "validation_accuracy": round(state.best_accuracy, 4),
         "ready": state.best_ready, "cost": cost(run)}
     if data.test:
+        began = time.perf_counter()
         found["test_accuracy"] = round(run.classifier.accuracy(data.test), 4)
+        found["test_seconds"] = round(time.perf_counter() - began, 3)
         found["test_accuracy_undefended"] = round(run.classifier.accuracy(data.test, defended=False), 4)
     return found

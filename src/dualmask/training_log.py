@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from dualmask.checkpoints import Progress
 
 
-class Reporter:
-    """Follows a run; reads the loss from its device only now and then, since every reading waits for the device."""
+class Screen:
+    """A bar for the epoch at hand, where there is a terminal, and a line for each that is over."""
 
-    def __init__(self, folder: Path | None, facts: Mapping[str, object], *, show: bool) -> None:
+    def __init__(self) -> None:
         from rich.console import Console
         from rich.progress import (
             BarColumn,
@@ -30,29 +30,42 @@ class Reporter:
             TimeRemainingColumn,
         )
 
-        self.console = Console(stderr=True, quiet=not show)
+        self.console = Console(stderr=True)
         self.bar = Progress(
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[figures]}"),
             TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
-            console=self.console, disable=not (show and self.console.is_terminal), transient=True)
-        self.file: TextIO | None = (folder / "training.jsonl").open("a", encoding="utf-8") if folder else None
-        self.write({"event": "start", **facts})
-
-    def __enter__(self) -> Self:
-        self.bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None,
-    ) -> None:
-        self.bar.stop()
-        if self.file:
-            self.file.close()
+            console=self.console, disable=not self.console.is_terminal, transient=True)
 
     def begin(self, epoch: int, batches: int, done: int) -> None:
         for task in self.bar.task_ids:
             self.bar.remove_task(task)
         self.task = self.bar.add_task(f"epoch {epoch + 1}", total=batches, completed=done, figures="")
+
+
+class Reporter:
+    """Follows a run; reads the loss from its device only now and then, since every reading waits for the device."""
+
+    def __init__(self, folder: Path | None, facts: Mapping[str, object], *, show: bool) -> None:
+        self.screen = Screen() if show else None
+        self.file: TextIO | None = (folder / "training.jsonl").open("a", encoding="utf-8") if folder else None
+        self.write({"event": "start", **facts})
+
+    def __enter__(self) -> Self:
+        if self.screen:
+            self.screen.bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None,
+    ) -> None:
+        if self.screen:
+            self.screen.bar.stop()
+        if self.file:
+            self.file.close()
+
+    def begin(self, epoch: int, batches: int, done: int) -> None:
+        if self.screen:
+            self.screen.begin(epoch, batches, done)
         self.total: Tensor | None = None
         self.count = 0
 
@@ -60,11 +73,13 @@ class Reporter:
         """Add a step's loss; every so often show and write the mean."""
         self.total = loss if self.total is None else self.total + loss
         self.count += 1
-        self.bar.advance(self.task)
+        if self.screen:
+            self.screen.bar.advance(self.screen.task)
         if accuracy is None:
             return
         mean = self.mean(state)
-        self.bar.update(self.task, figures=f"loss {mean:.3f}  accuracy {float(accuracy):.2f}")
+        if self.screen:
+            self.screen.bar.update(self.screen.task, figures=f"loss {mean:.3f}  accuracy {float(accuracy):.2f}")
         self.write({"event": "step", "epoch": state.epoch + 1, "step": state.step, "loss": round(mean, 5),
                     "batch_accuracy": round(float(accuracy), 4), "learning_rate": rate})
 
@@ -72,8 +87,9 @@ class Reporter:
         mean = self.mean(state) if self.count else None  # none where a resumed epoch had nothing left to train on
         best = " (best so far)" if state.best_epoch == state.epoch else ""
         loss = "" if mean is None else f"loss {mean:.3f}, "
-        self.console.print(f"epoch {state.epoch}: {loss}validation accuracy {accuracy:.1%}{best}, "
-                           f"{state.seconds:.0f} s in all")
+        if self.screen:
+            self.screen.console.print(f"epoch {state.epoch}: {loss}validation accuracy {accuracy:.1%}{best}, "
+                                      f"{state.seconds:.0f} s in all")
         self.write({"event": "epoch", "epoch": state.epoch, "step": state.step,
                     "loss": None if mean is None else round(mean, 5), "validation_accuracy": accuracy,
                     "seconds": round(state.seconds, 2)})

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from dualmask.deadline import check_time
 from dualmask.defences.base import Defence
 from dualmask.models.encoders import hidden_states, logits
 from dualmask.text.encoding import Batch, Encode, PreparedEncode, packed
@@ -119,6 +120,7 @@ class Questions:
         parts: list[Tensor] = []
         with evaluating(self.network), torch.no_grad():
             while waiting:
+                check_time()
                 batch = waiting.pop()
                 try:
                     view = kind.inference_view([texts[tasks.rows[one]] for one in batch],

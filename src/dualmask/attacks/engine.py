@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from dualmask.attacks.problem import Problem, Question, Steps
+from dualmask.deadline import check_time
 from dualmask.errors import DualmaskError, OptionError
 from dualmask.models.victim import VictimError, VictimUnreachableError
 from dualmask.text.encoding import packed
@@ -65,6 +66,7 @@ class Station:
                 new.append(item)
         began = time.perf_counter()
         for places in packed(self.oracle.lengths(new), rows=self.rows, cells=self.cells):
+            check_time()
             batch = [new[place] for place in places]
             found.update(zip(batch, self._answered(batch), strict=True))
         self.seconds += time.perf_counter() - began

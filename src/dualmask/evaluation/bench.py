@@ -15,18 +15,19 @@ import torch
 from dualmask.attacks import build_attack
 from dualmask.attacks.base import Tools
 from dualmask.classifier import DefendedClassifier
+from dualmask.deadline import TimeUp, until
 from dualmask.errors import DataError, DualmaskError
 from dualmask.evaluation.grid import Grid
 from dualmask.evaluation.lock import locked
 from dualmask.evaluation.material import Material, trained
 from dualmask.evaluation.plan import Job, Plan, Task, make_plan
 from dualmask.evaluation.protocol import Protocol, evaluate
-from dualmask.evaluation.records import CELLS, FAILURES, Cell, CellRecords, keep, read_cell
+from dualmask.evaluation.records import FAILURES, Cell, CellRecords, keep, read_cell
 from dualmask.evaluation.standing import MODELS, Standing, beside_source, record_path, settings_of, standing, survey
 from dualmask.results import AttackResult, as_line
 from dualmask.text.examples import Dataset
 
-GRID = "grid.toml"
+GRID, CELLS = ".toml", ".cells"  # endings of a grid's copy and of the names of all cells that it asks for
 
 
 class Watch:
@@ -63,22 +64,24 @@ class Outcome:
     found: int = 0  # cells that were there
     done: list[Cell] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
-    left: list[Cell] = field(default_factory=list)  # not begun, because time was up
+    left: list[Cell] = field(default_factory=list)  # not begun or not finished, because time was up
 
 
 def run_grid(
     grid: Grid, out: Path, *, watch: Watch | None = None, only: str = "", minutes: float | None = None,
+    deadline: float | None = None,
 ) -> Outcome:
     """Fill the cells of a grid that `out` lacks; one that fails is listed and the others go on.
 
     only: just the cells whose names contain it, and what they need. minutes: begin nothing new after so many.
+    deadline: stop after so many seconds, whatever is under way; what was recorded stays, and the next run goes on.
     """
     end = time.monotonic() + 60 * minutes if minutes is not None else None
     out.mkdir(parents=True, exist_ok=True)
-    with locked(out), tensor_cores():
+    with locked(out), tensor_cores(), until(deadline):
         (out / FAILURES).unlink(missing_ok=True)
-        keep(grid.text, out / GRID)
-        keep("".join(f"{task.cell.file_name}\n" for task in make_plan(grid).tasks), out / CELLS)
+        keep(grid.text, out / f"{grid.name}{GRID}")
+        keep("".join(f"{task.cell.file_name}\n" for task in make_plan(grid).tasks), out / f"{grid.name}{CELLS}")
         return Run(grid, make_plan(grid, only=only), out, watch=watch or Watch(), end=end).through()
 
 
@@ -105,8 +108,13 @@ class Run:
 
     def through(self) -> Outcome:
         self.watch.start(self.grid, self.plan, self.standings, self.out)
-        for job in self.plan.jobs:
-            self.work(job)
+        try:
+            for job in self.plan.jobs:
+                self.work(job)
+        except TimeUp:
+            ended = {*self.outcome.done, *(failure.cell for failure in self.outcome.failures)}
+            self.outcome.left = [task.cell for task in self.plan.tasks
+                                 if task.cell not in ended and not self.standings[task.cell].finished]
         self.outcome.found = sum(one.finished for cell, one in self.standings.items() if cell not in self.outcome.done)
         return self.outcome
 
@@ -146,7 +154,8 @@ class Run:
         """One cell, from where it stands to its end."""
         grid, entry, path = self.grid, task.attack, record_path(self.out, task.cell)
         protocol = Protocol(
-            samples=grid.samples_of(job.defence, entry), sample_seed=grid.sample_seed, attack_seed=grid.attack_seed,
+            samples=max(grid.samples_of(job.defence, entry), self.standings[task.cell].samples),
+            sample_seed=grid.sample_seed, attack_seed=grid.attack_seed,
             eot=job.defence.eot or grid.eot, draws=grid.draws, measure=None if grid.measure == "none" else grid.measure)
         tests, tools = data.test or [], self.tools.setdefault(entry.name, Tools())
         try:

@@ -54,6 +54,7 @@ class DefenceEntry:
     training: Mapping[str, object] = field(default_factory=dict)  # the grid's, changed by its own
     samples: int | None = None  # texts, where they are fewer than the grid's, e.g. for defences of many passes
     eot: int | None = None  # answers averaged for each question, where they are not as many as the grid's
+    data: tuple[str, ...] = ()  # names of the data it is for, where it is not for all, e.g. by words for their classes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +140,7 @@ def make_grid(values: Mapping[str, object], mistakes: Mistakes, *, folder: Path)
     for name in LISTS:
         if name in values:
             settings[name] = entries(name, values[name], mistakes, folder=folder, training=training)
+    known_data(settings, mistakes)
     modes = cast(tuple[str, ...], settings.get("modes", ("adaptive",)))
     needed = ["data", "defences", *(["attacks"] if set(modes) - {"defence-aware"} else [])]
     for name in needed:
@@ -173,6 +175,15 @@ def entries(
     if found:
         unlike([one.name for one in found], mistakes, name)
     return tuple(found)
+
+
+def known_data(settings: Mapping[str, object], mistakes: Mistakes) -> None:
+    """Defences that are for some of the data must name them."""
+    known = [one.name for one in cast(tuple[DataEntry, ...], settings.get("data", ()))]
+    for one in cast(tuple[DefenceEntry, ...], settings.get("defences", ())):
+        for name in one.data:
+            if name not in known:
+                mistakes.add(f"defences, {one.name}.data", f"unknown data '{name}'{did_you_mean(name, known)}")
 
 
 def fits_cell(name: object, mistakes: Mistakes, place: str) -> None:

@@ -54,7 +54,8 @@ def make_plan(grid: Grid, *, only: str = "") -> Plan:
     order = [*([plain] if source or grid.plain else []), *(one for one in grid.defences if one != plain)]
     jobs = [Job(data=data, encoder=encoder, defence=defence, seed=seed, tasks=tuple(
                 tasks(grid, defence, Cell(data.name, encoder.name, defence.name, "-", "adaptive", seed), source)))
-            for seed in grid.seeds for data in grid.data for encoder in grid.encoders for defence in order]
+            for seed in grid.seeds for data in grid.data for encoder in grid.encoders for defence in order
+            if not defence.data or data.name in defence.data]
     found = tuple(chosen(jobs, only))
     if only and not found:
         names = [task.cell.file_name.removesuffix(".jsonl") for job in jobs for task in job.tasks]

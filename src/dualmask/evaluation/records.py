@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple, cast, get_args
 from dualmask import __version__
 from dualmask.errors import DataError, OptionError
 from dualmask.evaluation.certified_records import KIND as CERTIFICATES
-from dualmask.results import AttackResult, read_header, read_results
+from dualmask.results import FINISHED, AttackResult, read_header, read_results
 
 Mode = Literal[
     "adaptive",  # the attack asks the defended classifier: the headline
@@ -30,7 +30,8 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 TRANSFER: tuple[Mode, ...] = ("transfer", "transfer-successful")
 RECORDS = "records"  # of a run's folder: its files of records
 FAILURES = "failures.jsonl"  # cells that could not be filled
-CELLS = "cells.txt"  # the names of all files of records that its grid asks for
+CELLS = "*.cells"  # the names of all files of records that a grid asks for
+PACKED = "packed"  # what the header of a file says that holds many cells without their texts
 THEORY = "theory"  # what the header of a file says that holds geometric quantities
 NO_RECORDS = (FAILURES, "training.jsonl")  # what else there is of this ending: that, and logs of training
 
@@ -82,6 +83,7 @@ class CellRecords(NamedTuple):
     header: Mapping[str, object]
     results: list[AttackResult]
     path: Path
+    packed: bool = False  # texts were left out: hashes stand for them
 
     @property
     def wanted(self) -> int:
@@ -95,6 +97,7 @@ class Loaded(NamedTuple):
 
     cells: list[CellRecords]
     problems: list[str]
+    missing: Mapping[str, str] = {}  # files of cells that grids ask for and that are not there; why, if it is known
 
 
 def read_cell(path: Path) -> CellRecords:
@@ -107,7 +110,16 @@ def read_cell(path: Path) -> CellRecords:
     if twice:
         raise DataError(f"{path}: {twice} texts are there twice; 'dualmask bench' with its grid does them again.")
     check_classes(path, len(cast(list[str], header.get("labels", []))), results)
-    return CellRecords(cell, header, results, path)
+    return last_whole(CellRecords(cell, header, results, path))
+
+
+def last_whole(records: CellRecords) -> CellRecords:
+    """Of a cell that grows, its last whole sample: of the rest the easy texts are there first."""
+    finished = set(cast(list[int], records.header.get(FINISHED, [])))
+    results = [one for one in records.results if one.index in finished]
+    if not finished or len(records.results) >= records.wanted or len(results) < len(finished):
+        return records
+    return records._replace(results=results, header={**records.header, "texts": len(results), "samples": len(results)})
 
 
 def cell_of(path: Path, header: Mapping[str, object]) -> Cell:
@@ -127,45 +139,58 @@ def check_classes(path: Path, classes: int, results: Sequence[AttackResult]) -> 
 
 def read_cells(folder: Path) -> Loaded:
     """A file of records, or all of a run, of several runs, or of a folder. A damaged one is named, the others count."""
-    cells, problems = [], list[str]()
+    cells, problems, missing = list[CellRecords](), list[str](), dict[str, str]()
     for path in record_files(folder):
         try:
-            cells.append(read_cell(path))
+            read = read_file(path)
         except (DataError, OSError) as error:
             problems.append(str(error))
-    problems += [problem for path in sorted(folder.rglob(FAILURES))
-                 for problem in failures(path, {one.cell for one in cells})]
-    problems += [problem for path in sorted(folder.rglob(CELLS)) for problem in not_begun(path)]
+            continue
+        cells += read.cells
+        problems += read.problems
+        missing |= read.missing
+    for path in sorted(folder.rglob(CELLS)):
+        missing |= lacking(path)
+    for path in sorted(folder.rglob(FAILURES)):
+        problems += told_failures(path, missing, {one.cell.file_name for one in cells})
     if not cells:
         others = f" What is there: {' '.join(problems[:3])}" if problems else ""
         raise DataError(f"no records that can be read below {folder}; make some with 'dualmask bench GRID'.{others}")
-    return Loaded(sorted(cells, key=lambda one: one.cell), problems)
+    return Loaded(sorted(cells, key=lambda one: one.cell), problems, missing)
 
 
-def failures(path: Path, read: Collection[Cell]) -> Iterator[str]:
-    """The cells that a run could not fill, by reason; a line that can't be read is told in its place."""
-    reasons: dict[str, list[Cell]] = {}
+def read_file(path: Path) -> Loaded:
+    """The one cell of a file of records, or all of a packed one."""
+    from dualmask.evaluation.packing import read_packed  # which needs what is here
+
+    return read_packed(path) if read_header(path).get("kind") == PACKED else Loaded([read_cell(path)], [])
+
+
+def lacking(path: Path) -> dict[str, str]:
+    """The files of records that a grid asks for and its run does not have; why is not known here."""
+    asked = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    return {name: "" for name in asked if not (path.parent / RECORDS / name).exists()}
+
+
+def told_failures(path: Path, missing: dict[str, str], read: Collection[str]) -> Iterator[str]:
+    """Cells that a run could not fill: why is noted where they are missing, and the others are told, by reason."""
+    reasons: dict[str, list[str]] = {}
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
         try:
             found = json.loads(line)
-            cell = Cell.from_dict(found["cell"])
-            reasons.setdefault(str(found["reason"]), []).append(cell)
+            name, reason = Cell.from_dict(found["cell"]).file_name, str(found["reason"])
         except (ValueError, KeyError, TypeError, DataError, OptionError) as error:
             yield f"{path}, line {number}, can't be read: {error}"
-    for reason, cells in reasons.items():
-        names = ", ".join(cell.file_name for cell in cells[:3]) + (
-            f" and {len(cells) - 3:,} more" if len(cells) > 3 else "")
-        here = sum(cell in read for cell in cells)
+            continue
+        if name in missing:
+            missing[name] = reason
+        else:
+            reasons.setdefault(reason, []).append(name)
+    for reason, files in reasons.items():
+        names = ", ".join(files[:3]) + (f" and {len(files) - 3:,} more" if len(files) > 3 else "")
+        here = sum(name in read for name in files)
         told = f" (of {here:,} of them what was there before stands in this report)" if here else ""
         yield f"failed: {names}{told}: {reason}"
-
-
-def not_begun(path: Path) -> list[str]:
-    """That a run lacks cells which its grid asks for."""
-    names = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    lacking = [name for name in names if not (path.parent / RECORDS / name).exists()]
-    told = f"{path.parent}: {len(lacking):,} of {len(names):,} cells of its grid are not begun yet, the first: "
-    return [told + lacking[0].removesuffix(".jsonl")] if lacking else []
 
 
 def record_files(folder: Path) -> Iterator[Path]:

@@ -36,6 +36,7 @@ class Standing(NamedTuple):
     mark: Mapping[str, object] | None = None  # what the texts are known by, where they are shown to other classifiers
     source: object = None  # where they are another's: its mark at that time
     outdated: bool = False  # by now it has other texts
+    samples: int = 0  # that it was begun with
     problem: str = ""  # why the cell can't be gone on with
 
     @property
@@ -88,7 +89,7 @@ def beside_source(task: Task, standings: Mapping[Cell, Standing]) -> Standing:
         return found
     source = standings[task.source]
     outdated = source.whole and source.mark != found.source
-    return Standing(wanted=found.wanted, outdated=True) if outdated else found
+    return Standing(wanted=found.wanted, outdated=True, samples=found.samples) if outdated else found
 
 
 def record_path(out: Path, cell: Cell) -> Path:
@@ -144,14 +145,27 @@ def standing(path: Path, settings: Mapping[str, object]) -> Standing:
         cell = cell_of(path, header)
     except (DualmaskError, OSError) as error:
         return Standing(problem=str(error))
-    found = Standing(wanted=cast(int, header.get("texts", -1)), source=header.get("source"))
+    found = Standing(wanted=wanted_texts(header, settings), source=header.get("source"),
+                     samples=cast(int | None, header.get("samples")) or 0)
     for result in results:
         found = found.plus(result)
-    places, changes = [one.index for one in results], differences(header, settings)
+    fixed = {name: value for name, value in settings.items() if name != "samples"}
+    places, changes = [one.index for one in results], differences(header, fixed)
     told = (f"{path} comes from a run with other settings ({changes}); restore them in the grid, choose another folder "
             "with --out, or delete the file.") if changes else ""
     mark = source_mark(CellRecords(cell, header, results, path))
     return found._replace(ordered=places == sorted(set(places)), mark=mark, problem=told)
+
+
+def wanted_texts(header: Mapping[str, object], settings: Mapping[str, object]) -> int:
+    """Texts that a cell is to have: as many as its header says, or more where the grid by now wants a larger sample
+    and the data have it. A larger sample than the grid's stays as it is."""
+    rows = settings.get("rows")
+    tests = rows.get("test") if isinstance(rows, Mapping) else None
+    there, now = header.get("samples"), settings.get("samples")
+    if isinstance(there, int) and isinstance(now, int) and isinstance(tests, int) and there < min(now, tests):
+        return min(now, tests)
+    return cast(int, header.get("texts", -1))
 
 
 @dataclass(frozen=True)

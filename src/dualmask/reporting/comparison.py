@@ -166,7 +166,7 @@ def worst_pair(case: Worst, plain: Worst | None, by_key: Mapping[Key, Entry]) ->
         raise DataError(NOT_ATTACKED)
     kinds = [{key[3:] for key in one.keys} for one in (case, plain)]
     if kinds[0] != kinds[1]:
-        raise DataError("the worst case is over other attacks than the plain classifier's")
+        raise DataError("the worst cases are over different attacks")
     made = [{seed: worst_outcomes([run.records.results for key in one.keys for run in by_key[key].runs
                                    if run.seed == seed]) for seed in one.seeds} for one in (case, plain)]
     return made[0], made[1]

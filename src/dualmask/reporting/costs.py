@@ -19,6 +19,8 @@ class Cost:
     forwards: float | None  # texts through the network for each training text and epoch
     backwards: float | None
     seconds: float | None  # an epoch
+    whole: float | None  # seconds of all epochs
+    answer: float | None  # milliseconds for a test text, many at once
     megabytes: float | None  # at most
     passes: str  # for an answer
     hardware: str  # that seconds and megabytes are of
@@ -50,6 +52,7 @@ def cost(place: tuple[str, str, str], runs: list[Run]) -> Cost:
     return Cost(
         data=place[0], encoder=place[1], defence=place[2], forwards=a_text(told, "forward_texts"),
         backwards=a_text(told, "backward_texts"), seconds=over(told, "seconds_per_epoch"),
+        whole=over(facts, "seconds"), answer=over(list(map(answer_time, facts)), "answer"),
         megabytes=over(told, "peak_memory_mb"), passes=str(runs[0].records.header.get("passes") or ""),
         hardware="; ".join(devices))
 
@@ -58,6 +61,14 @@ def a_text(told: Iterable[Mapping[str, object]], name: str) -> float | None:
     """For each training text and epoch."""
     return mean([texts / count for one in told if (texts := numbered(one, name)) is not None
                  and (count := (numbered(one, "examples") or 0) * (numbered(one, "epochs") or 0))])
+
+
+def answer_time(facts: Mapping[str, object]) -> dict[str, object]:
+    """Milliseconds for a test text with the defence on; nothing where the facts don't tell it."""
+    rows = facts.get("rows")
+    texts = numbered(rows, "test") if isinstance(rows, Mapping) else None
+    seconds = numbered(facts, "test_seconds")
+    return {"answer": 1000 * seconds / texts} if texts and seconds is not None else {}
 
 
 def over(told: Iterable[Mapping[str, object]], name: str) -> float | None:

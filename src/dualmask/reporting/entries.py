@@ -102,7 +102,7 @@ def unique(loaded: Loaded) -> Loaded:
         kept = first.setdefault(records.cell, records)
         if kept is not records:
             problems.append(f"{records.path} holds the same cell as {kept.path}, and was left out; remove one of them.")
-    return Loaded(list(first.values()), problems)
+    return loaded._replace(cells=list(first.values()), problems=problems)
 
 
 def share(parts: Sequence[tuple[int, int]]) -> Share | None:

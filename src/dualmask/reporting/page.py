@@ -194,6 +194,8 @@ def examples(report: Report) -> str:
         group: Sequence[Entry] = [entry for line in table.lines for entry in line.entries.values()]
         most = min(EXAMPLES.get(table.mode, OTHER_EXAMPLES), MOST_EXAMPLES - len(cards))
         cards += map(card, specimens(group, most=most))
+    if not cards and any(run.records.packed for entry in report.entries for run in entry.runs):
+        return "<p>These records are packed: their texts were left out, so there are no examples to show.</p>\n"
     if not cards:
         return "<p>No text was changed by an attack, so there is nothing to show.</p>\n"
     key = ('<p class="notes key"><mark class="old">word</mark> is going to be changed, <mark class="new">word</mark> '

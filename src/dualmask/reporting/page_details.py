@@ -9,6 +9,7 @@ from dualmask.reporting.findings import counted
 from dualmask.reporting.page_tables import simple_table
 from dualmask.reporting.report import Report
 from dualmask.reporting.report_tables import IDENTITY, MODE_WORDS
+from dualmask.reporting.side_by_side import missing_lines
 
 MOST_ROWS = 200  # of a table about settings
 GLOSSARY = {
@@ -80,6 +81,7 @@ def told(header: Mapping[str, object], *names: str) -> str:
 def missing(report: Report) -> str:
     """Files that could not be read, cells that are not finished, texts on which something broke down."""
     lines = [f"<li><b>not read</b> {shown(problem)}</li>" for problem in report.problems]
+    lines += [f"<li><b>not there</b> {shown(line)}</li>" for line in missing_lines(report)]
     for entry in report.entries:
         lines += [f"<li><b>unfinished</b> {shown(cell_name(entry, run.seed))}: {counted(run.missing, 'text')} to come; "
                   f"figures stand on those that are there.</li>" for run in entry.runs if run.missing]

@@ -141,6 +141,7 @@ class Report:
     costs: tuple[Cost, ...]  # of every classifier
     doubts: tuple[Finding, ...]  # gravest first
     problems: tuple[str, ...]  # files that could not be read
+    missing: Mapping[str, str]  # files of cells that grids ask for and that are not there, with why, if it is known
     reported: ReportedTable
     records: int
     about: Mapping[str, tuple[str, ...]]  # versions, revisions and machines found in the headers
@@ -157,7 +158,7 @@ def build_report(
     tables = make_tables(found, worst, beside)
     return Report(title=title, tables=tables, entries=tuple(found), worst=tuple(worst),
                   detections=detections(found), costs=costs(found), doubts=tuple(find_doubts(found, worst, beside)),
-                  problems=tuple(loaded.problems), reported=beside,
+                  problems=tuple(loaded.problems), missing=loaded.missing, reported=beside,
                   records=sum(len(one.results) for one in loaded.cells), about=about(loaded.cells))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A report as Markdown, and as a few rows for a terminal."""
+"""A report's tables as rows of texts, the names first: for Markdown, LaTeX, pages and terminals."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -8,7 +8,6 @@ from dualmask.evaluation.statistics import Spread
 from dualmask.reporting.comparison import PairedTest, listed
 from dualmask.reporting.entries import WORST, Entry, Key, Share
 from dualmask.reporting.report import Gap, Line, Report, Table
-from dualmask.reporting.reported import CAUTION
 from dualmask.text.differences import SHOWN
 
 NOTHING = "-"
@@ -40,7 +39,8 @@ LEGEND = (
 COST = ("Training is counted in texts through the whole network for each training text and epoch, those of attacks "
         "before an epoch included and validation not; the plain way takes one forward and one back. Seconds and memory "
         "are of the device that is named, and compare on that one only; memory is the GPU's while training or, on a "
-        "CPU, the most that the whole process ever took.")
+        "CPU, the most that the whole process ever took. An answer's time is that of all test texts in large batches, "
+        "the defence on; 'x plain' compares with the plain classifier on the same device.")
 DETECTION = (
     "These defences give each text a score of suspicion and flag it above a threshold. Positives are the attack's last "
     "words for the texts that it changed, whether they succeeded or not; in the mode transfer-successful that is those "
@@ -99,46 +99,6 @@ def rendered(rows: Sequence[Sequence[str]]) -> str:
 def one_line(text: str) -> str:
     """A line that neither ends early nor brings marks of its own: messages may hold anything."""
     return text.translate(SHOWN).replace("<", "&lt;")
-
-
-def markdown(report: Report) -> str:
-    """The whole report as a text."""
-    parts = [f"# {one_line(report.title)}", f"{report.records:,} records, {len(report.entries)} figures.",
-             *problem_lines(report), "## In short", rendered(headline(report))]
-    if report.doubts:
-        parts += ["## Why you might not believe this",
-                  "\n".join(f"* **{one.severity}**, {one.name}: {one_line(one.text)}" for one in report.doubts)]
-    for table in report.tables:
-        parts += table_parts(table)
-    if report.detections:
-        parts += ["## Detection", DETECTION, rendered(detection_rows(report))]
-    parts += ["## What defences cost", COST, rendered(defence_cost_rows(report))]
-    if any(line.gaps or line.clean_gap for table in report.tables for line in table.lines):
-        parts += ["## Reported beside measured", f"{CAUTION} Source: {report.reported.source}. 'far' marks a "
-                  "difference of more than two deviations or, with one seed, a reported figure outside the interval.",
-                  rendered(reported_rows(report))]
-    parts += ["## How to read this", LEGEND]
-    if report.about:
-        parts += ["## How it was made",
-                  "\n".join(f"* {name}: {one_line('; '.join(values))}" for name, values in report.about.items())]
-    return "\n\n".join(parts) + "\n"
-
-
-def problem_lines(report: Report) -> list[str]:
-    if not report.problems:
-        return []
-    return ["## Files that are not in this report", "\n".join(f"* {one_line(one)}" for one in report.problems)]
-
-
-def table_parts(table: Table) -> Iterator[str]:
-    yield f"## {table_title(table)}"
-    yield f"CAA in points; {MODE_WORDS[table.mode]}."
-    yield rendered(main_rows(table))
-    yield rendered(detail_rows(table))
-    yield from settings_line(table)
-    if table.reasons:
-        yield "\n".join(f"* Not tested against plain: {', '.join(map(' '.join, places))}; {reason}."
-                        for reason, places in table.reasons.items())
 
 
 def settings_line(table: Table) -> Iterator[str]:
@@ -242,12 +202,27 @@ def detection_rows(report: Report) -> list[list[str]]:
 
 
 def defence_cost_rows(report: Report) -> list[list[str]]:
-    """Every classifier; names in the first row."""
+    """Every classifier, what it costs against plain, and what it withstands; names in the first row."""
     rows = [["data", "encoder", "defence", "passes for an answer", "texts forward", "texts backward",
-             "seconds an epoch", "peak memory, MB", "trained on"]]
-    return rows + [[one.data, one.encoder, one.defence, one.passes or NOTHING, number(one.forwards, ".2f"),
-                    number(one.backwards, ".2f"), number(one.seconds, ",.1f"), number(one.megabytes, ",.0f"),
-                    one.hardware or NOTHING] for one in report.costs]
+             "seconds an epoch", "seconds in all", "x plain", "ms an answer", "x plain", "peak memory, MB",
+             "worst case, adaptive", "trained on"]]
+    plain = {(table.data, table.encoder): table.plain for table in report.tables}
+    usual = {(one.data, one.encoder): one for one in report.costs if one.defence == plain.get((one.data, one.encoder))}
+    held = {(one.data, one.encoder, one.defence): one.robust for one in report.worst if one.scope == "adaptive"}
+    for one in report.costs:
+        beside = usual.get((one.data, one.encoder))
+        same = beside if beside and beside.hardware == one.hardware else None
+        rows.append([
+            one.data, one.encoder, one.defence, one.passes or NOTHING, number(one.forwards, ".2f"),
+            number(one.backwards, ".2f"), number(one.seconds, ",.1f"), number(one.whole, ",.0f"),
+            ratio(one.whole, same.whole if same else None), number(one.answer, ",.2f"),
+            ratio(one.answer, same.answer if same else None), number(one.megabytes, ",.0f"),
+            figure(held.get((one.data, one.encoder, one.defence))), one.hardware or NOTHING])
+    return rows
+
+
+def ratio(value: float | None, base: float | None) -> str:
+    return NOTHING if value is None or not base else f"{value / base:.2f}"
 
 
 def averaged(found: Spread | None) -> str:

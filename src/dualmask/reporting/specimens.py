@@ -74,7 +74,7 @@ def first_run(entry: Entry) -> dict[int, Side]:
     run = entry.runs[0]
     labels = label_names(run.records.header)
     return {one.index: Side(entry.key, run.seed, labels, one) for one in run.records.results
-            if one.adversarial is not None}
+            if one.adversarial is not None and not run.records.packed}
 
 
 def disagreements(sides: Sequence[Mapping[int, Side]]) -> Iterator[Specimen]:

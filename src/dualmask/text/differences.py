@@ -8,6 +8,7 @@ from itertools import chain
 from dualmask.text.words import Words
 
 Span = tuple[int, int]  # start and end, in characters
+Change = tuple[range, range]  # words of the text before, and what stands there afterwards
 MOST_WORDS = 3000  # that are compared one by one; beyond, whatever lies between the texts' common ends has changed
 # A text may hold what moves the cursor, rings the bell or turns the writing round. Each is shown as one other
 # character, so that the places of marks stay right.
@@ -32,6 +33,21 @@ def differences(before: str, after: str) -> tuple[list[Span], list[Span]]:
                    if change[0] != "equal"]
     return ([_place(old, head + start, head + end) for _, start, end, _, _ in changes if start < end],
             [_place(new, head + start, head + end) for _, _, _, start, end in changes if start < end])
+
+
+def word_changes(before: list[str], after: list[str]) -> list[Change]:
+    """Of texts of equal length place by place, unless matching words beyond their places leaves fewer changes."""
+    head = same_start(before, after)
+    tail = same_start(before[head:][::-1], after[head:][::-1])
+    old, new = before[head:len(before) - tail], after[head:len(after) - tail]
+    by_place = [(range(place, place + 1),) * 2 for place, pair in enumerate(zip(old, new, strict=False), start=head)
+                if pair[0] != pair[1]] if len(old) == len(new) else None
+    if max(len(old), len(new)) > MOST_WORDS:
+        return by_place or [(range(head, head + len(old)), range(head, head + len(new)))]
+    matched = [(range(head + i, head + j), range(head + k, head + n)) for kind, i, j, k, n
+               in SequenceMatcher(None, old, new, autojunk=False).get_opcodes() if kind != "equal"]
+    fewer = by_place is not None and len(by_place) <= sum(max(map(len, change)) for change in matched)
+    return by_place if fewer and by_place is not None else matched
 
 
 def _place(words: Words, first: int, end: int) -> Span:

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records without their texts: one small file of many cells, from which every figure of a report follows as before.
+
+The first line says what the file is and which cells its runs lack; then a line for each cell's header; then a line for
+each cell's records, field by field. A field that another cell has just so is given as that cell's number.
+"""
+
+import gzip
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple, cast
+
+from dualmask.errors import DataError, OptionError
+from dualmask.evaluation.records import (
+    PACKED,
+    Cell,
+    CellRecords,
+    Loaded,
+    cell_of,
+    check_classes,
+    read_cells,
+)
+from dualmask.results import FIELDS, FORMAT, AttackResult, checked_header, whole_lines
+from dualmask.text.columns import Text
+from dualmask.text.differences import word_changes
+from dualmask.text.words import Words
+
+TEXTS = ("text", "adversarial")  # what is left out: of the one a hash stands for it, of the other what it changed
+SPANS = ("hidden", "hidden_after")  # of these their number is kept
+DEFAULTS = {f.name: f.default for f in FIELDS}
+BETWEEN = -1  # the place of a change that no word shows, such as of a comma
+Column = list[object]
+
+
+class Packed(NamedTuple):
+    """What was packed."""
+
+    cells: int
+    records: int
+    size: int  # of the file, in bytes
+    problems: list[str]  # what could not be read
+
+
+def pack(runs: Sequence[Path], out: Path, *, words: bool = False) -> Packed:
+    """Put the records of runs into one file. Of a cell that several have, the one with most texts counts.
+
+    words: keep the changed words as well as their places. Put together, they give much of the texts away.
+    """
+    if out.name.partition(".")[2] != "jsonl.gz":
+        raise OptionError(f"{out} has another ending; packed records are called NAME.jsonl.gz.")
+    loaded = [read_cells(run) for run in runs]
+    most: dict[Cell, CellRecords] = {}
+    for records in (records for one in loaded for records in one.cells):
+        if records.cell not in most or len(records.results) > len(most[records.cell].results):
+            most[records.cell] = records
+    cells = [most[cell] for cell in sorted(most)]
+    here = {records.cell.file_name for records in cells}
+    missing = {name: reason for one in loaded for name, reason in one.missing.items() if name not in here}
+    lines = packed_lines(cells, dict(sorted(missing.items())), words=words)
+    content = gzip.compress("".join(f"{line}\n" for line in lines).encode("utf-8"), mtime=0)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_bytes(content)
+    return Packed(len(cells), sum(len(one.results) for one in cells), len(content),
+                  [problem for one in loaded for problem in one.problems])
+
+
+def packed_lines(cells: Sequence[CellRecords], missing: Mapping[str, str], *, words: bool) -> Iterator[str]:
+    yield json.dumps({"format": FORMAT, "kind": PACKED, "cells": len(cells), "missing": missing})
+    yield from (json.dumps(records.header) for records in cells)
+    first: dict[tuple[str, str], int] = {}
+    for number, records in enumerate(cells):
+        written = {name: json.dumps(column, separators=(",", ":"))
+                   for name, column in columns(records, words=words).items()}
+        parts = [f'"{name}":{first.get((name, text), text)}' for name, text in written.items()]
+        for place in written.items():
+            first.setdefault(place, number)
+        yield "{" + ",".join(parts) + "}"
+
+
+def columns(records: CellRecords, *, words: bool) -> dict[str, Column]:
+    """The records field by field, without fields that are as they are unless told."""
+    results = records.results
+    found: dict[str, Column] = {name: [getattr(one, name) for one in results] for name in DEFAULTS
+                                if name not in (*TEXTS, *SPANS)}
+    for name in SPANS:
+        found[name] = [None if getattr(one, name) is None else len(getattr(one, name)) for one in results]
+    told = {name: column for name, column in found.items() if any(value != DEFAULTS[name] for value in column)}
+    if records.packed:  # packed once more: the hashes are there already
+        return {**told, "text": [one.text for one in results], "edits": [edits_told(one) for one in results]}
+    return {**told, "text": [mark(one.text) for one in results],
+            "edits": [edits(one.text, one.adversarial, words=words) for one in results]}
+
+
+def mark(text: Text) -> str:
+    """By what a text is known that is left out."""
+    return blake2b(repr(text).encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
+
+
+def edits(before: Text, after: Text | None, *, words: bool) -> Column | None:
+    """The places of changed words, with the words before and after if asked for; none without an attacked text."""
+    if after is None or after == before:
+        return None if after is None else []
+    old, new = Words(before).words, Words(after).words
+    found: Column = [
+        [gone.start, " ".join(old[gone.start:gone.stop]), " ".join(new[come.start:come.stop])] if words else gone.start
+        for gone, come in word_changes(old, new)]
+    return found or [BETWEEN]
+
+
+def edits_told(result: AttackResult) -> Column | None:
+    """Of a record that was packed: what stands behind its hash in the place of the attacked text."""
+    if result.adversarial is None:
+        return None
+    return cast(Column, json.loads(str(result.adversarial).removeprefix(str(result.text)) or "[]"))
+
+
+def read_packed(path: Path) -> Loaded:
+    """All cells of a packed file. A text is its hash; an attacked text the same with the places of its changes."""
+    lines = whole_lines(path)
+    try:
+        told = json.loads(next(lines))
+        count, missing = int(told["cells"]), {str(name): str(reason) for name, reason in told["missing"].items()}
+        headers = [checked_header(json.loads(line)) for line in islice(lines, count)]
+        tables = [json.loads(line) for line in islice(lines, count)]
+        if len(tables) < count:
+            raise DataError(f"it ends after {len(tables)} of {count} cells.")
+        cells = [unpacked_cell(path, header, full(table, tables))
+                 for header, table in zip(headers, tables, strict=True)]
+    except (StopIteration, ValueError, KeyError, TypeError, AttributeError, IndexError, DataError) as error:
+        raise DataError(f"{path} can't be read as packed records ({error}); restore it, or pack the runs "
+                        "again.") from None
+    return Loaded(cells, [], missing)
+
+
+def full(table: Mapping[str, object], tables: Sequence[Mapping[str, object]]) -> dict[str, Column]:
+    """A cell's fields, those that it has from another cell too."""
+    return {name: cast(Column, tables[column][name] if isinstance(column, int) else column)
+            for name, column in table.items()}
+
+
+def unpacked_cell(path: Path, header: Mapping[str, object], table: Mapping[str, Column]) -> CellRecords:
+    cell, names = cell_of(path, header), list(table)
+    results = [unpacked_result(dict(zip(names, row, strict=True))) for row in zip(*table.values(), strict=True)]
+    check_classes(path, len(cast(list[str], header.get("labels", []))), results)
+    return CellRecords(cell, header, results, path, packed=True)
+
+
+def unpacked_result(record: dict[str, object]) -> AttackResult:
+    found = record.pop("edits")
+    told = "" if found == [] else json.dumps(found)
+    record["adversarial"] = None if found is None else f"{record['text']}{told}"
+    for name in SPANS:
+        if record.get(name) is not None:
+            record[name] = [[0, 0, 0]] * cast(int, record[name])
+    return AttackResult.from_json(record)
+

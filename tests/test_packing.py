@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packed records: without the texts, in few bytes, and with every figure, test and doubt as before."""
+
+import gzip
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_report import cell, write
+from typer.testing import CliRunner
+
+from dualmask.cli import app
+from dualmask.errors import DataError, OptionError
+from dualmask.evaluation.packing import BETWEEN, edits, pack
+from dualmask.evaluation.records import CellRecords, Mode, read_cells
+from dualmask.reporting.comparison import compare
+from dualmask.reporting.page import examples, html
+from dualmask.reporting.report import build_report
+from dualmask.reporting.report_latex import latex
+from dualmask.reporting.report_markdown import markdown
+from dualmask.results import AttackResult, as_line
+
+SENTENCE = "the film that nobody saw was a quiet and rather lovely surprise for its small audience"
+WORDS = SENTENCE.split()
+NOT_THERE = {"mr.bert.ddm.pwws.adaptive.0.jsonl": "", "mr.bert.rsmi.pwws.adaptive.0.jsonl": "no memory"}
+FACTS = {"training": {"preset": "recommended", "rows": {"test": 40}, "seconds": 80.0, "test_seconds": 0.4, "cost": {
+    "forward_texts": 80, "backward_texts": 80, "examples": 20, "epochs": 4, "seconds_per_epoch": 20.0, "device": "H"}}}
+
+
+def varied(records: CellRecords, seed: int) -> CellRecords:
+    """Real sentences, changed here and there, with everything that a record may hold."""
+    draws = random.Random(seed)
+    results = []
+    for one in records.results:
+        words = random.Random(one.index).sample(WORDS, 10)
+        changed = [f"{word}s" if draws.random() < 0.2 else word for word in words]
+        after = draws.choice([None, " ".join(words), " ".join(changed), " ".join(changed) + " !"])
+        results.append(replace(
+            one, text=" ".join(words), adversarial=after, probability=round(draws.random(), 4), words=10,
+            probability_after=round(draws.random(), 4), queries=draws.randrange(200), rows=draws.randrange(200),
+            changed=draws.randrange(5), similarity=draws.choice([None, 0.8]), seconds=round(draws.random(), 4),
+            undefended=draws.choice([0, 1]), hidden=draws.choice([None, (), ((0, 3, 0), (5, 9, 0))]),
+            draws=(many := draws.randrange(3)), wrong_draws=draws.randrange(many + 1),
+            suspicion=draws.choice([None, 0.25]), suspicion_after=draws.choice([None, 0.75]),
+            reason="it broke" if one.outcome == "attack-error" else ""))
+    return records._replace(results=results)
+
+
+def cells() -> list[CellRecords]:
+    made, modes = [], list[Mode](["adaptive", "transfer"])
+    draws = random.Random(0)
+    for number, (defence, attack, mode, seed) in enumerate(
+            (defence, attack, mode, seed) for defence in ("plain", "ddm", "freelb++")
+            for attack in ("textfooler", "deepwordbug") for mode in modes for seed in (0, 1)):
+        outcomes = "".join(draws.choices("+-sqa", (8, 6, 2, 1, 1), k=40))
+        about = {"defence": {"name": defence}, "about": FACTS, "samples": 40, "threshold": 0.5, "passes": "1"}
+        made.append(varied(cell(outcomes, defence=defence, attack=attack, mode=mode, seed=seed, header=about), number))
+    return made
+
+
+def run_folder(folder: Path, made: Sequence[CellRecords]) -> Path:
+    write(folder / "records", *made)
+    asked = [*(one.cell.file_name for one in made), *NOT_THERE]
+    (folder / "mine.cells").write_text("".join(f"{name}\n" for name in asked), encoding="utf-8")
+    failed = replace(made[0].cell, defence="rsmi", attack="pwws", mode="adaptive", seed=0).as_dict()
+    (folder / "failures.jsonl").write_text(as_line({"cell": failed, "reason": "no memory"}) + "\n", encoding="utf-8")
+    return folder
+
+
+def test_a_report_of_packed_records_is_that_of_the_run(tmp_path: Path) -> None:
+    run, file = run_folder(tmp_path / "run", cells()), tmp_path / "mine.jsonl.gz"
+    found = pack([run], file)
+    assert (found.cells, found.records, found.size, found.problems) == (24, 960, file.stat().st_size, [])
+    before, after = (build_report(read_cells(path)) for path in (run, file))
+    assert markdown(before) == markdown(after) and latex(before) == latex(after)
+    assert "no memory" in markdown(after) and "## Detection" in markdown(after) and after.missing == NOT_THERE
+    page = html(after).replace(examples(after), "")
+    assert page == html(before).replace(examples(before), "") and "no examples to show" in examples(after)
+    assert 'class="specimen"' in examples(before)
+
+
+def test_no_word_of_a_text_is_packed(tmp_path: Path) -> None:
+    run, file = run_folder(tmp_path / "run", cells()), tmp_path / "mine.jsonl.gz"
+    pack([run], file)
+    content = gzip.decompress(file.read_bytes()).decode()
+    assert [word for word in WORDS if len(word) > 4 and word in content] == []
+    pack([run], file, words=True)
+    content = gzip.decompress(file.read_bytes()).decode()
+    assert '[["' not in content and ',"lovely","lovelys"]' in content
+    texts = {str(one.text) for records in read_cells(run).cells for one in records.results}
+    assert not any(text in content for text in texts)
+    assert markdown(build_report(read_cells(run))) == markdown(build_report(read_cells(file)))
+
+
+def test_the_same_records_give_the_same_bytes(tmp_path: Path) -> None:
+    run, file, again = run_folder(tmp_path / "run", cells()), tmp_path / "a.jsonl.gz", tmp_path / "b.jsonl.gz"
+    for words in (True, False):
+        pack([run], file, words=words)
+        pack([file], again)  # packed once more
+        assert file.read_bytes() == again.read_bytes()
+
+
+def test_equal_columns_are_written_once(tmp_path: Path) -> None:
+    """Texts, labels and lengths are those of every cell; a transferred text is its source's."""
+    pack([run_folder(tmp_path / "run", cells())], tmp_path / "a.jsonl.gz")
+    _, *lines = gzip.decompress((tmp_path / "a.jsonl.gz").read_bytes()).decode().splitlines()
+    tables = [json.loads(line) for line in lines[24:]]
+    assert all(isinstance(tables[0][name], list) for name in ("text", "index", "label", "words"))
+    assert all(table[name] == 0 for table in tables[1:] for name in ("text", "index", "label", "words"))
+    assert "gradients" in tables[0] and "hidden_after" not in tables[0]  # what is as usual is left out
+
+
+def test_of_two_runs_the_longer_cell_counts(tmp_path: Path) -> None:
+    short, long = cell("+-+-", defence="ddm"), cell("+-+---", defence="ddm")
+    folders = [write(tmp_path / name, *made) for name, made in (
+        ("one", [short, cell("++", attack="pwws")]), ("two", [long]))]
+    pack(folders, tmp_path / "both.jsonl.gz")
+    found = {one.cell.attack: len(one.results) for one in read_cells(tmp_path / "both.jsonl.gz").cells}
+    assert found == {"textfooler": 6, "pwws": 2}
+
+
+def test_packed_runs_can_be_compared(tmp_path: Path) -> None:
+    one, other = (write(tmp_path / name, cell(outcomes, defence=name)) for name, outcomes in (
+        ("ddm", "+++++++-"), ("plain", "--------")))
+    pack([one], tmp_path / "one.jsonl.gz")
+    pack([other], tmp_path / "other.jsonl.gz")
+    packed = compare(tmp_path / "one.jsonl.gz", tmp_path / "other.jsonl.gz").pairs[0].test
+    assert packed and packed == compare(one, other).pairs[0].test
+    moved = cell("--------", defence="plain")
+    moved = moved._replace(results=[replace(result, text=f"other {result.index}") for result in moved.results])
+    pack([write(tmp_path / "moved", moved)], tmp_path / "moved.jsonl.gz")
+    assert "are different texts" in compare(tmp_path / "one.jsonl.gz", tmp_path / "moved.jsonl.gz").pairs[0].reason
+
+
+@pytest.mark.parametrize(("before", "after", "expected"), [
+    ("a good film", None, None), ("a good film", "a good film", []), ("a good film", "a bad flim", [1, 2]),
+    ("a good film", "a very good film", [1]), ("a good film", "a good, film", [BETWEEN]),
+    (("one text", "another"), ("one test", "another"), [1])])
+def test_changes_are_kept_by_their_places(before: str, after: str | None, expected: list[int] | None) -> None:
+    assert edits(before, after, words=False) == expected
+
+
+@given(st.text(), st.text())
+def test_a_change_is_always_seen(before: str, after: str) -> None:
+    assert bool(edits(before, after, words=False)) == (before != after)
+    assert bool(edits(before, after, words=True)) == (before != after)
+
+
+def damaged(content: str) -> dict[str, str]:
+    first, header, table = content.splitlines()
+    return {"cut": "\n".join([first, header]), "no number": content.replace('"cells": 1', '"cells": "x"'),
+            "other table": "\n".join([first, header, '{"index":[1]}', ""]),
+            "no cell": "\n".join([first, table, table, ""]),
+            "uneven": content.replace('"label":[0,', '"label":[')}
+
+
+@pytest.mark.parametrize("kind", ["cut", "no number", "other table", "no cell", "uneven"])
+def test_damage_is_told(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / "mine.jsonl.gz"
+    pack([write(tmp_path / "run", cell("+-+-"))], file)
+    file.write_bytes(gzip.compress(damaged(gzip.decompress(file.read_bytes()).decode())[kind].encode()))
+    with pytest.raises(DataError, match=r"mine\.jsonl\.gz can't be read as packed records .* pack the runs again"):
+        read_cells(file)
+
+
+def test_pack_on_the_command_line(tmp_path: Path) -> None:
+    run, file = run_folder(tmp_path / "run", cells()), tmp_path / "out" / "mine.jsonl.gz"
+    found = CliRunner().invoke(app, ["pack", str(run), "--out", str(file)])
+    assert found.exit_code == 0 and f"{file}: 24 cells, 960 records, 0.0" in found.stdout, found.output
+    found = CliRunner().invoke(app, ["report", str(file), "--markdown"])
+    assert found.exit_code == 0 and "2 cells that the grids ask for are not there" in found.stderr
+    assert (file.parent / "report.md").read_text().startswith("# Robustness: mine\n")
+    with pytest.raises(OptionError, match=r"NAME\.jsonl\.gz"):
+        pack([run], tmp_path / "mine.json")
+
+
+def test_records_keep_all_but_texts(tmp_path: Path) -> None:
+    made = cells()[0]
+    pack([write(tmp_path / "run", made)], tmp_path / "a.jsonl.gz")
+    found, = read_cells(tmp_path / "a.jsonl.gz").cells
+    assert found.header == made.header and found.packed and not made.packed
+    bare = {"text": "", "adversarial": None, "hidden": None, "hidden_after": None}
+
+    def rest(one: AttackResult) -> AttackResult:
+        return replace(one, **bare)  # type: ignore[arg-type]
+
+    assert [rest(one) for one in found.results] == [rest(one) for one in made.results]
+    assert [len(one.hidden or ()) for one in found.results] == [len(one.hidden or ()) for one in made.results]

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write what follows from the packed records in results: results/README.md, LaTeX, plots, and the table in README.md.
+
+    dualmask pack RUN... --out results/paper_table.jsonl.gz
+    python tools/results_page.py        (or: make results)
+
+No model is loaded and nothing is measured. The same records give the same bytes; a test compares them.
+"""
+
+from pathlib import Path
+
+from dualmask.evaluation.records import PACKED
+from dualmask.reporting.measured import PLOTS, documents, measured, read_reasons, short_table
+from dualmask.results import read_header
+
+ROOT = Path(__file__).parents[1]
+BEGIN, END = "<!-- written by make results -->\n", "<!-- up to here -->\n"
+
+
+def packed_files(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.glob("*.jsonl.gz")) if read_header(path).get("kind") == PACKED]
+
+
+def contents(root: Path = ROOT) -> dict[Path, str]:
+    """Every file that follows from the records, with its text; none without packed records."""
+    folder = root / "results"
+    files = packed_files(folder)
+    if not files:
+        return {}
+    report = measured(files, read_reasons(folder / "missing.toml"))
+    front = (root / "README.md").read_text(encoding="utf-8")
+    before, (_, after) = front.split(BEGIN)[0], front.split(BEGIN)[1].split(END)
+    return {**{folder / name: text for name, text in documents(report, files).items()},
+            root / "README.md": f"{before}{BEGIN}\n{short_table(report)}\n\n{END}{after}"}
+
+
+def main() -> None:
+    found = contents()
+    if not found:
+        raise SystemExit("results has no packed records; make some with 'dualmask pack RUN... --out "
+                         "results/paper_table.jsonl.gz'.")
+    (ROOT / "results" / PLOTS).mkdir(exist_ok=True)
+    for path in (ROOT / "results" / PLOTS).glob("*.svg"):
+        path.unlink()  # of data that are no longer there
+    for path, text in found.items():
+        path.write_text(text, encoding="utf-8")
+        print(path.relative_to(ROOT))
+
+
+if __name__ == "__main__":
+    main()
