@@ -162,7 +162,8 @@ class Run:
             group["lr"] = rate
         defence, network = self.classifier.defence, self.classifier.network
         with torch.autocast(self.accelerator.device.type, torch.bfloat16, enabled=self.half_precision):
-            loss, answer = defence.learn(partial(defence.loss, self.wrapped), batch, self.backward)
+            objective = partial(defence.loss, self.wrapped)
+            loss, answer = defence.learn(objective, defence.harden(objective, batch), self.backward)
         parameters = network.parameters()
         if settings.clip == "norm":
             torch.nn.utils.clip_grad_norm_(parameters, settings.clip_at)

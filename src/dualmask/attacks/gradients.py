@@ -45,6 +45,12 @@ def word_table(classifier: DefendedClassifier) -> Tensor:
     return cast(Tensor, classifier.model.get_input_embeddings().weight).detach().float()
 
 
+def embedded(classifier: DefendedClassifier, ids: Tensor) -> Tensor:
+    """The embeddings of tokens; a defence may have some that the vocabulary does not."""
+    with torch.no_grad():
+        return cast(Tensor, classifier.model.get_input_embeddings()(ids.to(classifier.device))).float()
+
+
 def as_read(classifier: DefendedClassifier, texts: Sequence[Text]) -> Batch:
     """The tokens of texts; those of a defence that rewrites, rewritten."""
     return classifier.encode(texts) if classifier.defence.explainable else classifier.first_view(texts)
@@ -134,16 +140,16 @@ class EmbeddingOracle:
 
     def __init__(self, classifier: DefendedClassifier) -> None:
         self.classifier = classifier
-        self.table: Vectors = word_table(classifier).cpu().numpy()
 
     def lengths(self, items: Sequence[str]) -> list[int]:
         return [1] * len(items)
 
     def answers(self, items: Sequence[str]) -> list[Vectors]:
         batch = as_read(self.classifier, items)
-        return [self.table[ids[body].cpu().numpy()].mean(axis=0) if body.any()
-                else np.zeros(self.table.shape[1], np.float32)
-                for ids, body in zip(batch.input_ids, batch.body, strict=True)]
+        found = embedded(self.classifier, batch.input_ids)
+        counts = batch.body.to(found.device).sum(dim=1, keepdim=True)
+        total = (found * batch.body.to(found.device)[..., None]).sum(dim=1)
+        return list((total / counts.clamp(min=1)).cpu().numpy())
 
 
 class Flips(NamedTuple):
@@ -187,7 +193,7 @@ class FlipOracle(GradientOracle):
         found = []
         for gradient in super().answers(items):
             slopes = torch.from_numpy(gradient.vectors).to(table.device)
-            here = (slopes * table[gradient.ids]).sum(dim=1, keepdim=True)
+            here = (slopes * embedded(self.classifier, torch.tensor(gradient.ids))).sum(dim=1, keepdim=True)
             top = (slopes @ chosen.T - here).topk(min(self.most, len(chosen)), dim=1)
             words = [[self.words[place] for place in row] for row in top.indices.tolist()]
             found.append(Flips(gradient, words, top.values.cpu().numpy()))

@@ -131,9 +131,14 @@ def view_spans(classifier: DefendedClassifier, texts: Sequence[Text], view: Batc
     for text, ids, places, body in zip(texts, view.input_ids, view.words, view.body, strict=True):
         spans = classifier.defence.origins(text) or []
         tokens = classifier.encode.tokenizer.convert_ids_to_tokens(ids[body].tolist())
-        found.append([spans[place] if any(map(str.isalnum, token.strip(PIECE_MARKS))) else (spans[place][1],) * 2
+        found.append([spans[place] if is_word(token) else (spans[place][1],) * 2
                       for place, token in zip(places[body].tolist(), tokens, strict=True)])
     return found
+
+
+def is_word(token: str | None) -> bool:
+    """Whether a token has letters or digits; a number that the vocabulary does not have is a whole word's."""
+    return token is None or any(map(str.isalnum, token.strip(PIECE_MARKS)))
 
 
 def token_spans(encode: Encode, texts: Sequence[Text]) -> list[list[Span]]:

@@ -111,6 +111,10 @@ class Defence(nn.Module, Method):
         answer = self.answer(network, batch, embeddings)
         return F.cross_entropy(answer, batch.labels), answer
 
+    def harden(self, objective: Objective, batch: Batch) -> Batch:
+        """The batch that is learned from instead, harder for the network as it is; asked just before `learn`."""
+        return batch
+
     def learn(self, objective: Objective, batch: Batch, backward: Backward) -> tuple[Tensor, Tensor]:
         """What one batch teaches: gradients into the parameters, in as many passes as it takes; loss and logits."""
         loss, answer = objective(batch)

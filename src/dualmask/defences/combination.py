@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # What only one defence can decide, and how that is said; everything else is done by one after the other
 ROLES: Mapping[str, tuple[str, ...]] = {
-    "what is shown in training": ("training_view",),
+    "what is shown in training": ("training_view", "harden"),
     "the loss": ("loss",),
     "how often a batch is learned from": ("learn",),
     "what happens inside the network": ("answer",),
@@ -110,6 +110,9 @@ class Combined(Defence):
 
     def loss(self, network: Network, batch: Batch, embeddings: Tensor | None = None) -> tuple[Tensor, Tensor]:
         return self.owner("loss").loss(Inside(self, network), batch, embeddings)
+
+    def harden(self, objective: Objective, batch: Batch) -> Batch:
+        return self.owner("harden").harden(objective, batch)
 
     def learn(self, objective: Objective, batch: Batch, backward: Backward) -> tuple[Tensor, Tensor]:
         return self.owner("learn").learn(objective, batch, backward)

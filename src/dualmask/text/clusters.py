@@ -78,8 +78,13 @@ class Evidence:
 
     def conflict(self, one: str, other: str) -> bool:
         """Whether the two surely differ, for some class, by more than `apart`."""
-        low, high = self.intervals([one, other])
-        return bool((low.max(axis=0) - high.min(axis=0)).max() > self.apart)
+        return bool(self.conflicts([one, other], np.array([0]), np.array([1]))[0])
+
+    def conflicts(self, words: Sequence[str], one: Integers, other: Integers) -> NDArray[np.bool_]:
+        """The same for pairs of word numbers."""
+        low, high = self.intervals(words)
+        gaps = np.maximum(low[one], low[other]) - np.minimum(high[one], high[other])  # (pairs, classes)
+        return np.asarray(gaps.max(axis=1, initial=0) > self.apart)
 
 
 class Links(NamedTuple):
@@ -220,7 +225,7 @@ def _most_seen(roots: Integers, seen: Floats) -> Integers:
 def _shipped_links(threshold: float) -> tuple[list[str], Links]:
     """The pairs of the shipped table, without function words."""
     table, functional = shipped_synonyms(), function_words()
-    one, other, cosines = table._first, table._second, table._cosines  # asking for each word's would take seconds
+    one, other, cosines = table.pairs
     spared = np.array([word in functional for word in table.words])
     kept = (cosines >= np.float32(threshold)) & ~spared[one] & ~spared[other]
     return list(table.words), Links(one[kept], other[kept], cosines[kept].astype(np.float64))

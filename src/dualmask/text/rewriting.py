@@ -83,8 +83,22 @@ class Rewriting(nn.Module):
             end = one.end
         yield text[end:], end, len(text)
 
-    def origins(self, text: str) -> list[tuple[int, int]]:
-        """For each white-space word of what is read the characters of the text that it comes from."""
+    def account(self, text: Text) -> list[Reading]:
+        """Every word of a text or a pair that is not read as it is written."""
+        return [one._replace(part=number) for number, part in enumerate(parts(text)) for one in self.readings(part)]
+
+    def origins(self, text: Text) -> list[tuple[int, int]]:
+        """For each white-space word of what is read the characters of the text that it comes from.
+
+        A pair counts as its texts joined by one character.
+        """
+        found, shift = list[tuple[int, int]](), 0
+        for part in parts(text):
+            found += [(start + shift, end + shift) for start, end in self._origins(part)]
+            shift += len(part) + 1
+        return found
+
+    def _origins(self, text: str) -> list[tuple[int, int]]:
         read, spans = "", list[tuple[int, int]]()
         for number, (piece, start, end) in enumerate(self.pieces(text)):
             read += piece
@@ -119,6 +133,15 @@ class Heads(dict[str, str]):
         if written not in self._reasons:
             self._reasons[written] = self.clusters.reason(written.lower())
         return self._reasons[written]
+
+
+def rewriting(
+    clusters: Clusters | None, *, restore: bool, touched: float, masking: bool, budget: float,
+) -> Rewriting:
+    """One with all its parts."""
+    lexicon = Lexicon()
+    restorer = Restorer(lexicon, touched=touched, masking=masking) if restore else None
+    return Rewriting(lexicon=lexicon, restorer=restorer, clusters=clusters, budget=budget)
 
 
 def within_budget(found: Sequence[Reading], most: int) -> Iterator[Reading]:

@@ -6,7 +6,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from itertools import chain
 from threading import Lock
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import torch
@@ -59,16 +59,16 @@ class Spelling:
         self._frames = {pair: frame(self._core, pair=pair) for pair in (False, True)}
 
     @classmethod
-    def current(cls, known: "Spelling | None", encode: Encode) -> "Spelling":
+    def current(cls, known: "Spelling | None", encode: Encode) -> Self:
         """`known` while it is for such an `encode` and not too large, else a new one, whose numbers are others."""
-        if known is not None and known._letters < MOST_LETTERS and known.encode.tokenizer is encode.tokenizer and (
+        if type(known) is cls and known._letters < MOST_LETTERS and known.encode.tokenizer is encode.tokenizer and (
                 known.encode.literal, known.encode.max_length) == (encode.literal, encode.max_length):
             return known
         return cls(encode)
 
     def __reduce__(self) -> tuple[type["Spelling"], tuple[Encode]]:
         """A copy begins anew: what is remembered is quickly learned, and a lock can't be copied."""
-        return Spelling, (self.encode,)
+        return type(self), (self.encode,)
 
     def word(self, number: int) -> str:
         return self._words[number]
@@ -94,13 +94,25 @@ class Spelling:
         new = list(dict.fromkeys(word for word in words if word not in self._numbers))
         if not new:
             return
-        found = self._core.encode_batch_fast([f" {word}" for word in new], add_special_tokens=False)
-        rows = [one.ids for one in found]
+        rows = self._spelled(new)
         self._numbers |= zip(new, range(len(self._words), len(self._words) + len(new)), strict=True)
         self._words += new
         self._letters += sum(map(len, new)) + len(new)
         self._ends.extend(len(self._pieces) + np.cumsum([len(row) for row in rows]))
         self._pieces.extend(np.fromiter(chain.from_iterable(rows), dtype=np.int64))
+
+    def _spelled(self, words: Sequence[str]) -> list[list[int]]:
+        """The pieces of each word."""
+        return self._core_ids([f" {word}" for word in words])
+
+    def _core_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        return [one.ids for one in self._core.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+    def pieces(self, numbers: Numbers) -> tuple[Numbers, Numbers]:
+        """The pieces of words by their numbers, one after the other, and whose each is."""
+        starts = self._ends.values[numbers]
+        owners, steps = ragged(self._ends.values[numbers + 1] - starts)
+        return self._pieces.values[starts[owners] + steps], owners
 
     def batch(self, rows: Sequence[Numbers], boundaries: Sequence[int | None]) -> Batch:
         """Rows of word numbers as a padded batch with special tokens, cut as `Encode` cuts.

@@ -48,6 +48,11 @@ class Synonyms:
         self._turned = np.argsort(narrow, kind="stable")
         self._turned_starts = _starts(self._second[self._turned], len(self.words))
 
+    @property
+    def pairs(self) -> Pairs:
+        """All of them; not to be written to."""
+        return Pairs(self._first, self._second, self._cosines)
+
     def neighbours(self, word: str, most: int = MOST) -> list[tuple[str, float]]:
         """The nearest words with their cosines, nearest first, equally near ones by name; none for an unknown word.
 

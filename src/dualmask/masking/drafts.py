@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Texts as a rewriting has them, word by word, before they become a batch: there words are hidden and exchanged."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dualmask.masking.budget import mask_budget
+from dualmask.masking.insertion import insert_masks
+from dualmask.seeds import uniform
+from dualmask.text.encoding import Batch, Encode, MaskPosition
+from dualmask.text.examples import Text
+from dualmask.text.mixtures import MixedSpelling
+from dualmask.text.rewriting import HIDDEN, Rewriting, parts
+from dualmask.text.spelling import Numbers, Spelling
+from dualmask.text.tampering import exchanged
+
+REMEMBERED = 1 << 17  # words whose synonyms are kept
+
+
+class Swap(NamedTuple):
+    """A word that may be exchanged, and the numbers of what may stand there instead."""
+
+    row: int
+    place: int
+    numbers: Numbers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """Texts as rows of word numbers, and how they are to be shown."""
+
+    spelling: Spelling
+    rows: Sequence[Numbers]
+    boundaries: Sequence[int | None]  # where a pair's second text begins
+    written: Sequence[Sequence[str]]  # the text's own words, one for each of the row; none where they don't correspond
+    inserted: Tensor | None = None  # (rows,): which of them get masks after the first token
+    rate: float = 0.0  # so many for each token
+    mask_position: MaskPosition = "zero"
+
+    @property
+    def longest(self) -> int:
+        return max(map(len, self.rows), default=0)
+
+    def exchanged(self, swaps: Sequence[Swap], numbers: Sequence[int]) -> Self:
+        """With these words in the places of those."""
+        rows = [row.copy() for row in self.rows]
+        for swap, number in zip(swaps, numbers, strict=True):
+            rows[swap.row][swap.place] = number
+        return replace(self, rows=rows)
+
+    def batch(self) -> Batch:
+        batch, encode = self.spelling.batch(self.rows, self.boundaries), self.spelling.encode
+        batch = replace(batch, mask_position=self.mask_position)
+        if self.inserted is None:
+            return batch
+        counts = mask_budget(batch.lengths, self.rate, rounding="ceil") * self.inserted
+        return insert_masks(batch, counts, encode.mask_id, pad_id=encode.pad_id, ordinary="kept")
+
+
+class Drafts:
+    """Makes drafts of texts, and knows what an attacker may put in the place of each word."""
+
+    def __init__(self, rewriting: Rewriting, *, mixed: bool) -> None:
+        """`mixed`: words are spelled as mixtures."""
+        self.rewriting = rewriting
+        self._kind = MixedSpelling if mixed else Spelling
+        self._spelling: Spelling | None = None
+        self._hidden = 0  # the number of what the rewriting hides
+        self._candidates: dict[str, Numbers] = {}
+
+    def __call__(self, texts: Sequence[Text], hide: Tensor, seeds: Tensor, encode: Encode) -> Draft:
+        """The texts as they are read, each word hidden with the chance that its row's number in `hide` says."""
+        current = self._kind.current(self._spelling, encode)
+        if current is not self._spelling:
+            self._spelling, self._candidates = current, {}
+            self._hidden = int(current.read([HIDDEN])[0].words[0])
+        different = list(dict.fromkeys(texts))
+        read = dict(zip(different, current.read([self.rewriting(text) for text in different]), strict=True))
+        own = {text: [word for part in parts(text) for word in part.split()] for text in different}
+        chance = uniform(seeds, max((len(one.words) for one in read.values()), default=0)).numpy()
+        rows = [self._masked(read[text].words, row < rate)
+                for text, row, rate in zip(texts, chance, hide.tolist(), strict=True)]
+        return Draft(spelling=current, rows=rows, boundaries=[read[text].boundary for text in texts],
+                     written=[own[text] if len(own[text]) == len(read[text].words) else () for text in texts])
+
+    def _masked(self, words: Numbers, chosen: NDArray[np.bool_] | None = None) -> Numbers:
+        """Masks where the rewriting hid a word, and at the chosen ones."""
+        hidden = words == self._hidden if chosen is None else (words == self._hidden) | chosen[:len(words)]
+        return np.where(hidden, Spelling.MASK, words)
+
+    def candidates(self, word: str) -> Numbers:
+        """The synonyms of a word as they will be read, each once; a mask among them, if that is how one is read."""
+        if word not in self._candidates:
+            assert self._spelling is not None
+            read = dict.fromkeys(str(self.rewriting(other)).strip() for other in exchanged(word))
+            single = self._spelling.read([text for text in read if len(text.split()) == 1])
+            if len(self._candidates) >= REMEMBERED:
+                self._candidates.clear()
+            self._candidates[word] = self._masked(np.array([one.words[0] for one in single], dtype=np.int64))
+        return self._candidates[word]
+
+    def swaps(self, draft: Draft, chosen: NDArray[np.bool_]) -> list[Swap]:
+        """Those of the chosen words, (rows, places), that have synonyms and are no masks."""
+        found = []
+        for row, (words, read) in enumerate(zip(draft.written, draft.rows, strict=True)):
+            for place in np.flatnonzero(chosen[row, :len(words)] & (read[:len(words)] != Spelling.MASK)).tolist():
+                if len(numbers := self.candidates(words[place])):
+                    found.append(Swap(row, place, numbers))
+        return found
+
+    def shuffled(self, draft: Draft, rates: Tensor, seeds: Tensor) -> Draft:
+        """Each word exchanged for one of its synonyms, with the chance that its row's rate says."""
+        if not bool(rates.any()):
+            return draft
+        lots = uniform(seeds, 2 * draft.longest).numpy()
+        swaps = self.swaps(draft, lots[:, :draft.longest] < rates.numpy()[:, None])
+        return draft.exchanged(swaps, [int(swap.numbers[int(lots[swap.row, draft.longest + swap.place]
+                                                            * len(swap.numbers))]) for swap in swaps])
