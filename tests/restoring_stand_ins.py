@@ -42,7 +42,7 @@ def restoring(folder: Path, data: Dataset, **options: object) -> DefendedClassif
     """The tiny classifier behind it; in double precision, since many texts tie."""
     base = tiny_classifier(folder, "plain", data)
     base.network.double()
-    defence = DDMRestore(DDMRestoreOptions(**options))  # type: ignore[arg-type]
-    defence.rewriting = Nearest()
+    defence = DDMRestore(DDMRestoreOptions(**{"synonyms": "none", **options}))  # type: ignore[arg-type]
+    defence.rewriting = defence.drafts.rewriting = Nearest()
     return DefendedClassifier(base.model, base.encode.tokenizer, defence, labels=base.labels,
                               max_length=base.encode.max_length)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from rapidfuzz.distance import OSA
 
 from dualmask.classifier import DefendedClassifier
 from dualmask.defences import build_defence
@@ -18,7 +17,7 @@ from dualmask.text.encoding import Batch, Encode
 from dualmask.text.examples import Dataset, Example, Text
 from dualmask.text.readings import Reading
 from dualmask.text.rewriting import HIDDEN, Rewriting, within_budget
-from dualmask.text.tampering import misspelt, neighbours, swapped, tampered
+from dualmask.text.tampering import exchanged, neighbours
 
 CPU = torch.device("cpu")
 GOOD = ["wonderful", "brilliant", "superb", "moving", "charming"]
@@ -50,8 +49,9 @@ def fitted(encode: Encode) -> DDMRestore:
 
 
 def made(encode: Encode, **options: object) -> DDMRestore:
-    defence = build_defence("ddm-restore", options=options)
+    defence = build_defence("ddm-restore", options={"synonyms": "head", **options})
     assert isinstance(defence, DDMRestore)
+    defence.adapt(load_encoder(encode.tokenizer.name_or_path, ["bad", "good"])[0])
     defence.fit(reviews(400), encode)
     return defence
 
@@ -72,7 +72,7 @@ def words_of(batch: Batch, row: int, encode: Encode) -> str:
     ("the story was (qzxvkj) .", f"the story was ( {HIDDEN} ) ."),
     (f"the {HIDDEN} story", "the story"), ("", "")])
 def test_words_are_restored_and_what_is_unknown_is_hidden(encode: Encode, written: str, read: str) -> None:
-    found = made(encode, canonical=False).rewriting(written)
+    found = made(encode, synonyms="none").rewriting(written)
     assert isinstance(found, str) and found.split() == read.split()
 
 
@@ -84,7 +84,7 @@ def test_synonyms_are_read_as_one_and_opposites_are_not(fitted: DDMRestore) -> N
 
 def test_each_stage_can_be_left_out(encode: Encode) -> None:
     text = "the stroy was qzxvkj and marvellous"
-    assert made(encode, restore=False, canonical=False).rewriting(text) == text
+    assert made(encode, restore=False, synonyms="mixture").rewriting(text) == text
     assert HIDDEN not in str(made(encode, masking=False).rewriting(text))
     assert "stroy" in str(made(encode, restore=False).rewriting(text))
 
@@ -104,7 +104,7 @@ def test_names_addresses_and_code_stay() -> None:
     draw = random.Random(1)
     cased = [Example(f"Yesterday {draw.choice(['Google', 'Yahoo'])} said that the {draw.choice(THINGS)} was "
                      f"{draw.choice(GOOD if label else BAD)} .", label) for label in [0, 1] * 150]
-    defence = build_defence("ddm-restore", options={"threshold": 0.5})
+    defence = build_defence("ddm-restore", options={"synonyms": "head", "threshold": 0.5})
     assert isinstance(defence, DDMRestore)
     defence.rewriting.fit(cased)
     text = "Yesterday Google said of https://wonderful.example/storry, or a@dreadful.org, @stroy, read_csv() \U0001f600"
@@ -132,15 +132,17 @@ def test_inference_shows_what_is_read_with_whole_words_masked(fitted: DDMRestore
     assert fitted.noise == "none" and fitted.views == 1 and fitted.pass_count == "1"
 
 
-def test_other_views_of_a_vote_hide_words_by_chance(encode: Encode) -> None:
-    defence = made(encode, votes=40, vote_rate=0.5)
+def test_other_views_of_a_vote_exchange_words_by_chance(encode: Encode) -> None:
+    defence = made(encode, synonyms="mixture", votes=40, vote_swaps=0.5)
     text = reviews(1)[0].text
     batch = defence.inference_view([text] * 40, list(range(40)), encode, CPU)
-    assert not batch.masks[0].any()
-    share = batch.masks[1:].sum() / batch.body[1:].sum()
-    assert 0.3 < share < 0.7 and len({tuple(row.tolist()) for row in batch.masks}) > 20
+    one = made(encode, synonyms="mixture").inference_view([text], [0], encode, CPU)
+    length = one.input_ids.shape[1]
+    assert torch.equal(batch.input_ids[0, :length], one.input_ids[0])
+    assert len({tuple(row.tolist()) for row in batch.input_ids}) > 20 and not batch.masks[0].any()
     again = defence.inference_view([text], [7], encode, CPU)
-    assert torch.equal(again.masks[0], batch.masks[7]) and defence.noise == "text"
+    length = again.input_ids.shape[1]
+    assert torch.equal(again.input_ids[0], batch.input_ids[7, :length]) and defence.noise == "text"
 
 
 def test_training_hides_swaps_and_inserts_as_often_as_told(encode: Encode) -> None:
@@ -148,8 +150,8 @@ def test_training_hides_swaps_and_inserts_as_often_as_told(encode: Encode) -> No
     texts, labels = [one.text for one in examples], [one.label for one in examples]
     generator = torch.Generator().manual_seed(0)
 
-    def view(**options: float) -> Batch:
-        none = {"insert_share": 0.0, "hide_share": 0.0, "swap_share": 0.0, "canonical": False}
+    def view(**options: object) -> Batch:
+        none = {"insert_share": 0.0, "hide_share": 0.0, "swap_share": 0.0, "synonyms": "none"}
         return made(encode, **{**none, **options}).training_view(texts, labels, encode, generator)
 
     plain = view()
@@ -165,19 +167,33 @@ def test_training_hides_swaps_and_inserts_as_often_as_told(encode: Encode) -> No
     assert not torch.equal(others.input_ids[:, :8], plain.input_ids[:, :8])
 
 
-def test_swaps_exchange_words_for_their_neighbours_and_leave_stop_words() -> None:
-    text = "the wonderful story was not dreadful"
-    found = str(tampered(text, 1.0, 5, swapped)).split()
-    assert found[0] == "the" and found[3:5] == ["was", "not"] and found[1] in neighbours("wonderful")
-    assert tampered(text, 0.0, 5, swapped) == text and tampered(text, 1.0, 5, swapped).split() == found
+def test_synonyms_stand_for_the_longest_run_of_letters_in_its_case() -> None:
+    assert list(exchanged("(Wonderful,")) == [f"({near.capitalize()}," for near in neighbours("wonderful")]
+    assert neighbours("wonderful") and not neighbours("the") and not list(exchanged("the")) and not list(exchanged("--"))
 
 
-def test_slips_are_errors_of_one_letter() -> None:
-    text = "a wonderful story of dreadful music"
-    found = [str(tampered(text, 1.0, seed, misspelt)).split() for seed in range(40)]
-    assert all(row[0] == "a" and row[3] == "of" for row in found)
-    assert all(OSA.distance(one, other) <= 1 for row in found for one, other in zip(row, text.split(), strict=True))
-    assert {len(row[1]) - len("wonderful") for row in found} == {-1, 0, 1}
+def test_training_is_against_the_worst_of_swaps(encode: Encode) -> None:
+    """Of a loss that is linear in the embeddings, the words that raise it most."""
+    examples = reviews(64)
+    texts, labels = [one.text for one in examples], [one.label for one in examples]
+    table = load_encoder(encode.tokenizer.name_or_path, ["bad", "good"])[0].get_input_embeddings()
+    slope = torch.randn(table.weight.shape[1], generator=torch.Generator().manual_seed(1))
+
+    def loss(batch: Batch, embeddings: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+        words = defence._model[0].get_input_embeddings()(batch.input_ids) if embeddings is None else embeddings
+        rows = ((words @ slope) * batch.body).sum(dim=1) / batch.lengths
+        return rows.sum(), rows
+
+    none = {"insert_share": 0.0, "hide_share": 0.0, "synonyms": "mixture"}
+    defence = made(encode, **none, worst_share=1.0)
+    before = defence.training_view(texts, labels, encode, torch.Generator().manual_seed(0))
+    after = defence.harden(loss, before)
+    assert torch.equal(after.labels, before.labels) and after.examples is before.examples
+    risen = loss(after)[1] - loss(before)[1]
+    assert (risen > -1e-5).all() and (risen > 1e-3).float().mean() > 0.7
+    calm = made(encode, **none, worst_share=0.0)
+    same = calm.training_view(texts, labels, encode, torch.Generator().manual_seed(0))
+    assert calm.harden(loss, same) is same
 
 
 # Accounts
@@ -204,7 +220,7 @@ def test_explanations_show_it(tiny: Callable[[str], Path], data: Dataset, fitted
 
 
 def test_it_reads_the_same_after_storage(fitted: DDMRestore) -> None:
-    other = build_defence("ddm-restore")
+    other = build_defence("ddm-restore", options={"synonyms": "head"})
     other.restore(fitted.state_dict())
     assert isinstance(other, DDMRestore) and isinstance(other.rewriting, Rewriting)
     for text in ["the stroy was qzxvkj", "a marvellous musik", *(one.text for one in reviews(10))]:

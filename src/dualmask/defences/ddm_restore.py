@@ -76,18 +76,18 @@ class DDMRestore(Voting):
     family: ClassVar[Family] = "masking"
     passes: ClassVar[str] = "1"
     Options = DDMRestoreOptions
-    presets: ClassVar = {
-        "recommended": Preset({}, {}), "vote": Preset({"votes": 10, "swap_share": 0.5}, {}),
-        "restore": Preset({"synonyms": "none", "worst_share": 0.0}, {})}
+    presets: ClassVar = {"recommended": Preset({}, {}), "vote": Preset({"votes": 10, "swap_share": 0.5}, {}),
+                         "restore": Preset({"synonyms": "none", "worst_share": 0.0}, {})}
     options: DDMRestoreOptions
 
     def __init__(self, options: object | None = None) -> None:
         super().__init__(options)
         o = self.options
-        clusters = Clusters(threshold=o.threshold, sources=o.sources, apart=o.apart) if o.synonyms == "head" else None
-        self.rewriting = rewriting(clusters, restore=o.restore, touched=o.touched, masking=o.masking, budget=o.budget)
+        clusters = Clusters(threshold=o.threshold, sources=o.sources, apart=o.apart)
+        self.rewriting = rewriting(clusters if o.synonyms == "head" else None, restore=o.restore, touched=o.touched,
+                                   masking=o.masking, budget=o.budget)
         self.mixtures = Mixtures(apart=o.apart) if o.synonyms == "mixture" else None
-        self._drafts = Drafts(self.rewriting, mixed=self.mixtures is not None)
+        self.drafts = Drafts(self.rewriting, mixed=self.mixtures is not None)
         self._model: tuple[PreTrainedModel, ...] = ()  # in a tuple: no part of this module's weights
         self._training: tuple[Draft, list[Swap]] | None = None  # behind the last training view
 
@@ -115,9 +115,9 @@ class DDMRestore(Voting):
         hide, swap, worse = torch.where(chosen < shares, rates * drawn, 0.0)
         seeds = torch.randint(2**63 - 1, (3, len(texts)), generator=generator)
         inserted = torch.rand(len(texts), generator=generator) < o.insert_share
-        draft = self._drafts.shuffled(self.draft(texts, hide, seeds[0], encode), swap, seeds[1])
+        draft = self.drafts.shuffled(self.draft(texts, hide, seeds[0], encode), swap, seeds[1])
         weak = uniform(seeds[2], draft.longest) < worse[:, None]
-        self._training = replace(draft, inserted=inserted), self._drafts.swaps(draft, weak.numpy())
+        self._training = replace(draft, inserted=inserted), self.drafts.swaps(draft, weak.numpy())
         return self._training[0].batch().with_labels(labels)
 
     def harden(self, objective: Objective, batch: Batch) -> Batch:
@@ -133,15 +133,14 @@ class DDMRestore(Voting):
     def inference_view(
         self, texts: Sequence[Text], numbers: Sequence[int], encode: Encode, device: torch.device,
     ) -> Batch:
-        seeds, swap = self.seeds(texts, numbers), torch.where(torch.tensor(numbers) > 0, self.options.vote_swaps, 0.0)
-        draft = self.draft(texts, torch.zeros(len(texts)), seeds, encode)
-        return self._drafts.shuffled(draft, swap, seeds).batch().to(device)
+        swap = torch.where(torch.tensor(numbers) > 0, self.options.vote_swaps, 0.0)
+        draft = self.draft(texts, torch.zeros(len(texts)), seeds := self.seeds(texts, numbers), encode)
+        return self.drafts.shuffled(draft, swap, seeds).batch().to(device)
 
     def draft(self, texts: Sequence[Text], hide: Tensor, seeds: Tensor, encode: Encode) -> Draft:
-        """The texts as they are read, with this share of their words hidden by chance."""
         if self.mixtures is not None:
             teach_mixtures(self._model[0]).prepare(self.mixtures, encode.tokenizer)
-        draft = self._drafts(texts, hide, seeds, encode)
+        draft = self.drafts(texts, hide, seeds, encode)
         return replace(draft, rate=self.options.insert_rate, mask_position=self.options.mask_position)
 
     def account(self, text: Text) -> list[Reading]:

@@ -28,6 +28,8 @@ class MixedWords(nn.Embedding):
 
     def prepare(self, mixtures: Mixtures, tokenizer: "PreTrainedTokenizerBase") -> None:
         """Take the recipe of these mixtures; made again only if they or the tokenizer are others than last time."""
+        if not len(mixtures.clashes):
+            mixtures.fit([], self.weight)  # of a defence that saw no texts: nothing is told apart
         made = self.__dict__.get("_made_for")
         if made is None or made[0] is not mixtures.clashes or made[1] is not tokenizer:
             recipe = mixtures.recipe(tokenizer)
