@@ -139,7 +139,8 @@ def test_white_box_attacks_run_through_it(
     labels = classifier.predict(TEXTS, early=False).probabilities.argmax(dim=1).tolist()
     attack = build_attack(name, options=options, tools=stand_ins())
     found: list[Any] = run(classifier, attack, [Example(*pair) for pair in zip(TEXTS, labels, strict=True)])
-    assert {one.outcome for one in found} <= {"succeeded", "failed"} and all(one.gradients for one in found)
+    outcomes = {"succeeded", "failed"} | ({"unconfirmed"} if votes > 1 else set())  # other draws may undo a success
+    assert {one.outcome for one in found} <= outcomes and all(one.gradients for one in found)
     assert any(one.adversarial is not None for one in found)
 
 

@@ -51,7 +51,7 @@ class DDMRestoreOptions(VotingOptions):
     mask_position: MaskPosition = "zero"
     votes: int = 1  # views; in all but the first random words are exchanged for any of their synonyms
     vote_swaps: float = 0.7  # so many of them
-    decision: Literal["vote", "mean"] = "vote"
+    decision: Literal["vote", "mean"] = "mean"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -76,8 +76,8 @@ class DDMRestore(Voting):
     family: ClassVar[Family] = "masking"
     passes: ClassVar[str] = "1"
     Options = DDMRestoreOptions
-    presets: ClassVar = {"recommended": Preset({}, {}), "vote": Preset({"votes": 10, "swap_share": 0.5}, {}),
-                         "restore": Preset({"synonyms": "none", "worst_share": 0.0}, {})}
+    presets: ClassVar = {"recommended": Preset({}, {}), "restore": Preset({"synonyms": "none", "worst_share": 0.0}, {}),
+                         "vote": Preset({"votes": 10, "decision": "vote", "swap_share": 0.5}, {})}
     options: DDMRestoreOptions
 
     def __init__(self, options: object | None = None) -> None:
