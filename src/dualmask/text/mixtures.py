@@ -20,6 +20,7 @@ from dualmask.options import check_shares
 from dualmask.text.clusters import SHARPNESS, Evidence, function_words
 from dualmask.text.encoding import Encode
 from dualmask.text.examples import Example
+from dualmask.text.restoration import ADDRESS
 from dualmask.text.spelling import Numbers, Spelling, ragged
 from dualmask.text.synonyms import shipped_synonyms
 
@@ -118,9 +119,11 @@ class MixedSpelling(Spelling):
                 for parts in cut]
 
     def _parts(self, word: str) -> list[str | int]:
-        """Mixtures, and what stands between them; behind a space only at the beginning."""
+        """Mixtures, and what stands between them; behind a space only at the beginning. Addresses stay."""
         found: list[str | int] = []
         end, text = 1, f" {word}"
+        if ADDRESS.search(word):
+            return [text]
         for run in _RUN.finditer(text):
             place = self._places.get(run[0].lower())
             around = text[run.start() - 1] + text[run.end():run.end() + 1]

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What does each stage of ddm-restore bring, and cost? Attacks on validation texts; no test part is read.
+
+    python benchmarks/stages.py run DATA [--encoder minilm] [--only NAME ...] [--texts 200] [--training epochs=3 ...]
+    python benchmarks/stages.py table RECORDS
+
+`run` trains the classifier once for each variant below, attacks it (it is asked, defence and all) and prints one JSON
+line for each: accuracy on all validation texts, then what is left of the attacked ones under each attack, in percent.
+Texts of a variant that votes are half as many. Data without a validation part lend 2,500 training texts. `table` prints
+the lines of a file as a table, one for each data set.
+"""
+
+import argparse
+import json
+import random
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from dualmask import attack, load_dataset, train
+from dualmask.evaluation.bench import tensor_cores
+from dualmask.text.examples import Dataset, split_stratified
+
+ATTACKS = ("textfooler", "bertattack", "deepwordbug", "textbugger", "pwws")
+HELD_OUT = 2500
+
+
+class Variant(NamedTuple):
+    defence: str = "ddm-restore"
+    preset: str = "recommended"
+    options: dict[str, object] = {}  # noqa: RUF012 (never written to)
+
+
+VARIANTS = {
+    "recommended": Variant(),
+    "no restoring": Variant(options={"restore": False}),
+    "clusters instead of mixtures": Variant(options={"synonyms": "head"}),
+    "no synonyms": Variant(options={"synonyms": "none"}),
+    "no worst swaps": Variant(options={"worst_share": 0.0}),
+    "worst swaps in every text": Variant(options={"worst_share": 1.0}),
+    "no masks": Variant(options={"masking": False}),
+    "no masks in training": Variant(options={"insert_share": 0.0, "hide_share": 0.0}),
+    "restoring alone": Variant(preset="restore"),
+    "with freelb": Variant("ddm-restore+freelb", options={"steps": 2, "step_size": 0.1, "bound": 0.0}),
+    "vote of ten": Variant(preset="vote"),
+}
+
+
+def load(source: str) -> Dataset:
+    data = load_dataset(source)
+    if data.validation is None:
+        fitted, held_out = split_stratified(data.train, HELD_OUT / len(data.train), 0)
+        data = replace(data, train=fitted, validation=held_out)
+    return replace(data, test=None)
+
+
+def measured(data: Dataset, name: str, args: argparse.Namespace) -> dict[str, object]:
+    variant, training = VARIANTS[name], dict(json_setting(one) for one in args.training)
+    started = time.perf_counter()
+    classifier = train(data, encoder=args.encoder, defence=variant.defence, preset=variant.preset,
+                       options=variant.options, training=training, progress=False)
+    row: dict[str, object] = {
+        "benchmark": "stages", "data": data.name, "variant": name, "encoder": Path(args.encoder).name,
+        "training": training, "seconds": round(time.perf_counter() - started),
+        "clean": round(100 * float(classifier.facts["validation_accuracy"]), 1)}  # type: ignore[arg-type]
+    assert data.validation is not None
+    count = args.texts if classifier.defence.views == 1 else args.texts // 2
+    texts = random.Random(1).sample(list(data.validation), min(count, len(data.validation)))
+    for method in args.attacks:
+        held = sum(str(one.outcome) in ("failed", "unconfirmed") for one in attack(
+            classifier, texts, method, measure=None))
+        row[method] = round(100 * held / len(texts), 1)
+    return {**row, "texts": len(texts)}
+
+
+def json_setting(text: str) -> tuple[str, object]:
+    name, _, value = text.partition("=")
+    return name, json.loads(value)
+
+
+def table(path: Path) -> Iterator[str]:
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    for data in dict.fromkeys(row["data"] for row in rows):
+        yield f"{data}:\n"
+        yield "| variant | texts | clean | " + " | ".join(f"`{name}`" for name in ATTACKS) + " |"
+        yield "|" + "---|" * (3 + len(ATTACKS))
+        for row in rows:
+            if row["data"] == data:
+                figures = " | ".join(str(row.get(name, "-")) for name in ("texts", "clean", *ATTACKS))
+                yield f"| {row['variant']} | {figures} |"
+        yield ""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run")
+    run.add_argument("data")
+    run.add_argument("--encoder", default="minilm")
+    run.add_argument("--only", nargs="+", choices=VARIANTS, default=list(VARIANTS))
+    run.add_argument("--attacks", nargs="+", default=list(ATTACKS))
+    run.add_argument("--texts", type=int, default=200)
+    run.add_argument("--training", nargs="*", default=[], metavar="NAME=JSON")
+    commands.add_parser("table").add_argument("records", type=Path)
+    args = parser.parse_args()
+    if args.command == "table":
+        sys.stdout.write("\n".join(table(args.records)))
+        return
+    data = load(args.data)
+    with tensor_cores():
+        for name in args.only:
+            sys.stdout.write(json.dumps(measured(data, name, args)) + "\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
