@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dualmask.masking.budget import mask_budget
 from dualmask.masking.insertion import insert_masks
-from dualmask.seeds import uniform
+from dualmask.seeds import scrambled, uniform
 from dualmask.text.encoding import Batch, Encode, MaskPosition
 from dualmask.text.examples import Text
 from dualmask.text.mixtures import MixedSpelling
@@ -117,7 +117,7 @@ class Drafts:
         """Each word exchanged for one of its synonyms, with the chance that its row's rate says."""
         if not bool(rates.any()):
             return draft
-        lots = uniform(seeds, 2 * draft.longest).numpy()
-        swaps = self.swaps(draft, lots[:, :draft.longest] < rates.numpy()[:, None])
-        return draft.exchanged(swaps, [int(swap.numbers[int(lots[swap.row, draft.longest + swap.place]
-                                                            * len(swap.numbers))]) for swap in swaps])
+        whether, which = uniform(seeds, draft.longest).numpy(), uniform(scrambled(seeds), draft.longest).numpy()
+        swaps = self.swaps(draft, whether < rates.numpy()[:, None])
+        return draft.exchanged(swaps, [int(swap.numbers[int(which[swap.row, swap.place] * len(swap.numbers))])
+                                       for swap in swaps])
