@@ -607,8 +607,8 @@ def test_the_layers_are_those_that_are_checked() -> None:
 def test_the_hooks_are_told() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     told = [row[0].strip("`") for row in rows(section(page, "The hooks"))]
-    assert told == ["adapt", "fit", "augment", "is_ready", "training_view", "loss", "learn", "tune", "inference_view",
-                    "answer", "wanted", "combine", "suspicion", "account", "origins", "radius"]
+    assert told == ["adapt", "fit", "augment", "is_ready", "training_view", "loss", "harden", "learn", "tune",
+                    "inference_view", "answer", "wanted", "combine", "suspicion", "account", "origins", "radius"]
     assert all(callable(getattr(DEFENCES["plain"], name)) for name in told)
 
 

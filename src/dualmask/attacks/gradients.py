@@ -193,7 +193,8 @@ class FlipOracle(GradientOracle):
         found = []
         for gradient in super().answers(items):
             slopes = torch.from_numpy(gradient.vectors).to(table.device)
-            here = (slopes * embedded(self.classifier, torch.tensor(gradient.ids))).sum(dim=1, keepdim=True)
+            own = embedded(self.classifier, torch.tensor(gradient.ids, dtype=torch.long))
+            here = (slopes * own).sum(dim=1, keepdim=True)
             top = (slopes @ chosen.T - here).topk(min(self.most, len(chosen)), dim=1)
             words = [[self.words[place] for place in row] for row in top.indices.tolist()]
             found.append(Flips(gradient, words, top.values.cpu().numpy()))
