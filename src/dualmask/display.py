@@ -118,8 +118,8 @@ def legend(console: Console, classifier: "DefendedClassifier", *, defended: bool
         console.print("The defence was off: nothing was masked.", style="dim")
         return
     if not classifier.defence.explainable:
-        console.print("A word and, behind the arrow, what was read instead; [MASK]: it was hidden. All else was read "
-                      "as it is written.", style="dim", markup=False)
+        console.print("A word and, behind the arrow, what was read instead; [MASK]: it was hidden. No other "
+                      "word was changed.", style="dim", markup=False)
         return
     sample = marked_text("words", [_whole("words")], brackets=console.color_system is None or console.no_color)
     note = ""
