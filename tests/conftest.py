@@ -2,6 +2,7 @@
 """Tiny encoders built from a configuration, and small data: everything runs offline in seconds."""
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +22,9 @@ WORDS = [*FILLERS, *GOOD, *BAD, "rare", "un", "##able", "##s", "##ly", "##x", "x
 SHARED = Path(__file__).parents[2] / "shared"
 ABSOLUTE = ["bert", "roberta", "distilbert", "electra", "mpnet"]
 RELATIVE = ["deberta-v2", "modernbert"]
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell; processes started here inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def word_piece_tokenizer(folder: Path) -> None:
