@@ -7,17 +7,21 @@ from pathlib import Path
 
 import pytest
 import torch
+from conftest import ABSOLUTE, RELATIVE
 
 from dualmask.classifier import DefendedClassifier
 from dualmask.defences import build_defence
 from dualmask.defences.ddm_restore import DDMRestore
 from dualmask.errors import OptionError
 from dualmask.models.encoders import load_encoder
+from dualmask.storage import load
 from dualmask.text.encoding import Batch, Encode
 from dualmask.text.examples import Dataset, Example, Text
+from dualmask.text.mixtures import FIRST
 from dualmask.text.readings import Reading
 from dualmask.text.rewriting import HIDDEN, Rewriting, within_budget
 from dualmask.text.tampering import exchanged, neighbours
+from dualmask.training import train
 
 CPU = torch.device("cpu")
 GOOD = ["wonderful", "brilliant", "superb", "moving", "charming"]
@@ -233,3 +237,15 @@ def test_wrong_options_are_refused() -> None:
         build_defence("ddm-restore", options={"budget": 1.5})
     with pytest.raises(OptionError, match="thesaurus"):
         build_defence("ddm-restore", options={"sources": ("thesaurus",)})
+
+
+@pytest.mark.parametrize("family", [*ABSOLUTE, *RELATIVE])
+def test_every_family_of_encoders_takes_means_of_synonyms(
+    family: str, tiny: Callable[[str], Path], data: Dataset, tmp_path: Path,
+) -> None:
+    classifier = train(data, encoder=tiny(family), defence="ddm-restore", out=tmp_path / "model", progress=False,
+                       training={"epochs": 1, "max_length": 48, "batch_size": 16})
+    texts = ["a wonderful film", "the story was dreadful, a pity", ""]
+    assert int(classifier.first_view(texts[:1]).input_ids.max()) >= FIRST
+    again = load(tmp_path / "model")
+    assert torch.equal(again.predict(texts).probabilities, classifier.predict(texts).probabilities)
