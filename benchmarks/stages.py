@@ -5,9 +5,9 @@
     python benchmarks/stages.py table RECORDS
 
 `run` trains the classifier once for each variant below, attacks it (it is asked, defence and all) and prints one JSON
-line for each: accuracy on all validation texts, then what is left of the attacked ones under each attack, in percent.
-Texts of a variant that votes are half as many. Data without a validation part lend 2,500 training texts. `table` prints
-the lines of a file as a table, one for each data set.
+line for each (to stderr also after each attack): accuracy on all validation texts, then what is left of the attacked
+ones under each attack, in percent. Texts of a variant that votes are half as many. Data without a validation part lend
+2,500 training texts. `table` prints the lines of a file as a table, one for each data set.
 """
 
 import argparse
@@ -18,7 +18,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from dualmask import attack, load_dataset, train
 from dualmask.evaluation.bench import tensor_cores
@@ -28,24 +27,21 @@ ATTACKS = ("textfooler", "bertattack", "deepwordbug", "textbugger", "pwws")
 HELD_OUT = 2500
 
 
-class Variant(NamedTuple):
-    defence: str = "ddm-restore"
-    preset: str = "recommended"
-    options: dict[str, object] = {}  # noqa: RUF012 (never written to)
-
-
-VARIANTS = {
-    "recommended": Variant(),
-    "no restoring": Variant(options={"restore": False}),
-    "clusters instead of mixtures": Variant(options={"synonyms": "head"}),
-    "no synonyms": Variant(options={"synonyms": "none"}),
-    "no worst swaps": Variant(options={"worst_share": 0.0}),
-    "worst swaps in every text": Variant(options={"worst_share": 1.0}),
-    "no masks": Variant(options={"masking": False}),
-    "no masks in training": Variant(options={"insert_share": 0.0, "hide_share": 0.0}),
-    "restoring alone": Variant(preset="restore"),
-    "with freelb": Variant("ddm-restore+freelb", options={"steps": 2, "step_size": 0.1, "bound": 0.0}),
-    "vote of ten": Variant(preset="vote"),
+VARIANTS: dict[str, tuple[str, dict[str, object]]] = {  # preset, options
+    "all stages": ("recommended", {}),
+    "no restoring": ("recommended", {"restore": False}),
+    "clusters instead of means": ("recommended", {"synonyms": "head"}),
+    "no synonyms": ("recommended", {"synonyms": "none"}),
+    "no worst swaps": ("recommended", {"worst_share": 0.0}),
+    "worst swaps in every text": ("recommended", {"worst_share": 1.0}),
+    "no steps of FreeLB": ("recommended", {"steps": 0}),
+    "no masks": ("recommended", {"masking": False}),
+    "no masks in training": ("recommended", {"insert_share": 0.0, "hide_share": 0.0}),
+    "restoring alone": ("restore", {}),
+    "vote of ten": ("vote", {}),
+    "vote of ten, half of the words exchanged": ("vote", {"vote_swaps": 0.5}),
+    "vote of ten, mean of logits": ("vote", {"decision": "mean"}),
+    "vote of ten, no synonyms": ("vote", {"synonyms": "none"}),
 }
 
 
@@ -58,10 +54,10 @@ def load(source: str) -> Dataset:
 
 
 def measured(data: Dataset, name: str, args: argparse.Namespace) -> dict[str, object]:
-    variant, training = VARIANTS[name], dict(json_setting(one) for one in args.training)
+    (preset, options), training = VARIANTS[name], dict(json_setting(one) for one in args.training)
     started = time.perf_counter()
-    classifier = train(data, encoder=args.encoder, defence=variant.defence, preset=variant.preset,
-                       options=variant.options, training=training, progress=False)
+    classifier = train(data, encoder=args.encoder, defence="ddm-restore", preset=preset, options=options,
+                       training=training, progress=False)
     row: dict[str, object] = {
         "benchmark": "stages", "data": data.name, "variant": name, "encoder": Path(args.encoder).name,
         "training": training, "seconds": round(time.perf_counter() - started),
@@ -73,6 +69,7 @@ def measured(data: Dataset, name: str, args: argparse.Namespace) -> dict[str, ob
         held = sum(str(one.outcome) in ("failed", "unconfirmed") for one in attack(
             classifier, texts, method, measure=None))
         row[method] = round(100 * held / len(texts), 1)
+        sys.stderr.write(f"{json.dumps(row)}\n")
     return {**row, "texts": len(texts)}
 
 

@@ -149,13 +149,13 @@ def test_other_views_of_a_vote_exchange_words_by_chance(encode: Encode) -> None:
     assert torch.equal(again.input_ids[0], batch.input_ids[7, :length]) and defence.noise == "text"
 
 
-def test_training_hides_swaps_and_inserts_as_often_as_told(encode: Encode) -> None:
+def test_training_hides_and_inserts_as_often_as_told(encode: Encode) -> None:
     examples = reviews(300)
     texts, labels = [one.text for one in examples], [one.label for one in examples]
     generator = torch.Generator().manual_seed(0)
 
     def view(**options: object) -> Batch:
-        none = {"insert_share": 0.0, "hide_share": 0.0, "swap_share": 0.0, "synonyms": "none"}
+        none = {"insert_share": 0.0, "hide_share": 0.0, "synonyms": "none"}
         return made(encode, **{**none, **options}).training_view(texts, labels, encode, generator)
 
     plain = view()
@@ -167,12 +167,11 @@ def test_training_hides_swaps_and_inserts_as_often_as_told(encode: Encode) -> No
     hidden = view(hide_share=1.0, hide_rate=0.4)
     share = (hidden.masks & hidden.body).sum() / hidden.body.sum()
     assert 0.1 < share < 0.3 and torch.equal(hidden.masks & hidden.body, hidden.masks)
-    others = view(swap_share=1.0, swap_rate=0.9)
-    assert not torch.equal(others.input_ids[:, :8], plain.input_ids[:, :8])
 
 
 def test_synonyms_stand_for_the_longest_run_of_letters_in_its_case() -> None:
-    assert list(exchanged("(Wonderful,")) == [f"({near.capitalize()}," for near in neighbours("wonderful")]
+    near = [word.capitalize() for word in neighbours("wonderful")]
+    assert list(exchanged("(Wonderful,")) == [(f"({word},", word) for word in near]
     assert neighbours("wonderful") and not neighbours("the")
     assert not list(exchanged("the")) and not list(exchanged("--"))
 
@@ -199,6 +198,38 @@ def test_training_is_against_the_worst_of_swaps(encode: Encode) -> None:
     calm = made(encode, **none, worst_share=0.0)
     same = calm.training_view(texts, labels, encode, torch.Generator().manual_seed(0))
     assert calm.harden(loss, same) is same
+
+
+def test_training_texts_are_read_once(encode: Encode, monkeypatch: pytest.MonkeyPatch) -> None:
+    examples, defence, asked = reviews(20), made(encode), list[Text]()
+    texts, labels = [one.text for one in examples], [one.label for one in examples]
+    read = Rewriting.__call__
+    monkeypatch.setattr(Rewriting, "__call__", lambda self, text: asked.append(text) or read(self, text))
+
+    def times() -> int:
+        """How often a whole text, not a synonym, is read in a training view."""
+        asked.clear()
+        defence.training_view(texts, labels, encode, torch.Generator().manual_seed(0))
+        return sum(text in texts for text in asked)
+
+    defence.inference_view(texts, [0] * len(texts), encode, CPU)
+    assert times() == len(set(texts)) and times() == 0
+    defence.fit(examples, encode)
+    assert times() == len(set(texts))  # other words may be known now
+
+
+@pytest.mark.parametrize(("steps", "passes"), [(0, [False]), (3, [True, True, True])])
+def test_steps_are_taken_as_in_freelb(encode: Encode, steps: int, passes: list[bool]) -> None:
+    defence, moved = made(encode, steps=steps), list[bool]()
+    batch = defence.training_view(["a fine film"], [1], encode, torch.Generator().manual_seed(0))
+
+    def loss(batch: Batch, embeddings: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+        moved.append(embeddings is not None)
+        words = defence._model[0].get_input_embeddings()(batch.input_ids) if embeddings is None else embeddings
+        return words.square().sum(), words.sum(dim=(1, 2))
+
+    defence.learn(loss, batch, lambda value: value.backward())
+    assert moved == passes
 
 
 # Accounts

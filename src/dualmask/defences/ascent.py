@@ -32,7 +32,9 @@ class Ascent(Defence):
         self._model = (model,)
 
     def learn(self, objective: Objective, batch: Batch, backward: Backward) -> tuple[Tensor, Tensor]:
-        """The mean over the steps: each backward pass serves the parameters and the next step alike."""
+        """The mean over the steps: each backward pass serves the parameters and the next step alike. 0: none."""
+        if not self.steps:
+            return super().learn(objective, batch, backward)
         delta = self.begin(batch)
         total: Tensor | float = 0.0
         for step in range(self.steps):

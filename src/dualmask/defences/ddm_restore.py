@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from dualmask.cards import Preset
+from dualmask.defences.ascent import Ascent
 from dualmask.defences.base import Family, Noise, Objective
 from dualmask.defences.voting import Voting, VotingOptions
 from dualmask.masking.drafts import Draft, Drafts, Swap
 from dualmask.masking.swaps import worst
 from dualmask.models.encoders import check_mask_position
 from dualmask.models.mixed_words import teach_mixtures
-from dualmask.options import check_shares
+from dualmask.options import check_least, check_shares
 from dualmask.seeds import uniform
 from dualmask.text.clusters import Clusters
 from dualmask.text.encoding import Batch, Encode, MaskPosition
@@ -46,8 +47,7 @@ class DDMRestoreOptions(VotingOptions):
     hide_rate: float = 0.4  # the greatest share of words; drawn evenly from 0 to it
     worst_share: float = 0.5  # of training texts some of whose words are exchanged for their worst synonyms, likewise
     worst_rate: float = 1.0
-    swap_share: float = 0.0  # for any of their synonyms, likewise
-    swap_rate: float = 1.0
+    steps: int = 2  # FreeLB's, against moved embeddings; 0: none
     mask_position: MaskPosition = "zero"
     votes: int = 1  # views; in all but the first random words are exchanged for any of their synonyms
     vote_swaps: float = 0.7  # so many of them
@@ -55,18 +55,19 @@ class DDMRestoreOptions(VotingOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_least(steps=(self.steps, 0))
         ends = "budget", "touched", "_share", "_rate", "_swaps"
         check_shares(**{name: value for name, value in vars(self).items() if name.endswith(ends)})
 
 
-class DDMRestore(Voting):
+class DDMRestore(Voting, Ascent):
     """Restore, then mask: misspelt words are put right, synonyms read as one, and only what stays unknown is masked.
 
     Idea: this library's own, after DDM, whose rarity of word pieces misses typing errors and masks evidence instead.
     An unknown word is the better sign, and mostly the right one can be told. Others are read as the mean of their
     synonyms, so that a swap moves them little, and the network is trained against the worst of swaps.
-    Acts at: training_view and inference_view (the text itself, word by word; then masks, their position zero), harden
-    (half of the training texts have words exchanged for those synonyms that the gradient says hurt most).
+    Acts at: training_view and inference_view (the text, word by word; then masks, their position zero), harden (in
+    half of the training texts words become those synonyms that by the gradient hurt most), learn (FreeLB's steps).
     Deviations: DDM masks a fixed share of tokens by rarity, this one what is unknown. In training half of the texts
     get DDM's inserted masks, and a third have random words masked.
     Relations: FGWS replaces rare words without a notion of spelling; SAFER votes over synonyms, as preset 'vote' does.
@@ -76,19 +77,19 @@ class DDMRestore(Voting):
     family: ClassVar[Family] = "masking"
     passes: ClassVar[str] = "1"
     Options = DDMRestoreOptions
-    presets: ClassVar = {"recommended": Preset({}, {}), "restore": Preset({"synonyms": "none", "worst_share": 0.0}, {}),
-                         "vote": Preset({"votes": 10, "decision": "vote", "swap_share": 0.5}, {})}
+    presets: ClassVar = {"recommended": Preset({}, {}), "vote": Preset({"votes": 10, "decision": "vote"}, {}),
+                         "restore": Preset({"synonyms": "none", "worst_share": 0.0, "steps": 0}, {})}
+    step_size, start, bound = 0.1, 0.05, 0.0  # of the steps, of FreeLB's first one; no bound
     options: DDMRestoreOptions
 
     def __init__(self, options: object | None = None) -> None:
         super().__init__(options)
-        o = self.options
+        self.steps = (o := self.options).steps
         clusters = Clusters(threshold=o.threshold, sources=o.sources, apart=o.apart)
         self.rewriting = rewriting(clusters if o.synonyms == "head" else None, restore=o.restore, touched=o.touched,
                                    masking=o.masking, budget=o.budget)
         self.mixtures = Mixtures(apart=o.apart) if o.synonyms == "mixture" else None
         self.drafts = Drafts(self.rewriting, mixed=self.mixtures is not None)
-        self._model: tuple[PreTrainedModel, ...] = ()  # in a tuple: no part of this module's weights
         self._training: tuple[Draft, list[Swap]] | None = None  # behind the last training view
 
     @property
@@ -97,10 +98,10 @@ class DDMRestore(Voting):
 
     def adapt(self, model: "PreTrainedModel") -> None:
         check_mask_position(model, self.options.mask_position)
-        self._model = (model,)
+        super().adapt(model)
 
     def fit(self, examples: Sequence[Example], encode: Encode) -> None:
-        self.rewriting.fit(examples)
+        self.drafts.fit(examples)
         if self.mixtures is not None:
             self.mixtures.fit(examples, teach_mixtures(self._model[0]).weight)
 
@@ -109,14 +110,13 @@ class DDMRestore(Voting):
     ) -> Batch:
         """The texts as they are read, some with other words, some with words hidden, some with masks before them."""
         o = self.options
-        shares, rates = torch.tensor([[o.hide_share, o.swap_share, o.worst_share],
-                                      [o.hide_rate, o.swap_rate, o.worst_rate]])[..., None]
-        chosen, drawn = torch.rand(2, 3, len(texts), generator=generator)
-        hide, swap, worse = torch.where(chosen < shares, rates * drawn, 0.0)
-        seeds = torch.randint(2**63 - 1, (3, len(texts)), generator=generator)
+        shares, rates = torch.tensor([[o.hide_share, o.worst_share], [o.hide_rate, o.worst_rate]])[..., None]
+        chosen, drawn = torch.rand(2, 2, len(texts), generator=generator)
+        hide, worse = torch.where(chosen < shares, rates * drawn, 0.0)
+        seeds = torch.randint(2**63 - 1, (2, len(texts)), generator=generator)
         inserted = torch.rand(len(texts), generator=generator) < o.insert_share
-        draft = self.drafts.shuffled(self.draft(texts, hide, seeds[0], encode), swap, seeds[1])
-        weak = uniform(seeds[2], draft.longest) < worse[:, None]
+        draft = self.draft(texts, hide, seeds[0], encode, keep=True)
+        weak = uniform(seeds[1], draft.longest) < worse[:, None]
         self._training = replace(draft, inserted=inserted), self.drafts.swaps(draft, weak.numpy())
         return self._training[0].batch().with_labels(labels)
 
@@ -137,10 +137,10 @@ class DDMRestore(Voting):
         draft = self.draft(texts, torch.zeros(len(texts)), seeds := self.seeds(texts, numbers), encode)
         return self.drafts.shuffled(draft, swap, seeds).batch().to(device)
 
-    def draft(self, texts: Sequence[Text], hide: Tensor, seeds: Tensor, encode: Encode) -> Draft:
+    def draft(self, texts: Sequence[Text], hide: Tensor, seeds: Tensor, encode: Encode, *, keep: bool = False) -> Draft:
         if self.mixtures is not None:
             teach_mixtures(self._model[0]).prepare(self.mixtures, encode.tokenizer)
-        draft = self.drafts(texts, hide, seeds, encode)
+        draft = self.drafts(texts, hide, seeds, encode, keep=keep)
         return replace(draft, rate=self.options.insert_rate, mask_position=self.options.mask_position)
 
     def account(self, text: Text) -> list[Reading]:

@@ -37,6 +37,7 @@ class DataEntry:
     text_column: str | None = None  # found by name unless given
     label_column: str | None = None
     pair_column: str | None = None
+    training: Mapping[str, object] = field(default_factory=dict, hash=False)  # over all other settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,6 +166,7 @@ def entries(
             mistakes.add(place, f"{WHAT[name]} is missing; such as {WHAT[name]} = \"{EXAMPLES[name]}\"")
         if name in ("data", "encoders"):
             fits_source(values, mistakes, place, folder=folder, kind=name)
+            fits_training(values.get("training", {}), mistakes, f"{place}.training")
         elif name == "attacks":
             fits_attack(values, mistakes, place)
         else:

@@ -99,7 +99,7 @@ def trained(job: Job, data: Data, mark: str, folder: Path) -> DefendedClassifier
 
     mark: of the encoder, kept beside the classifier.
     """
-    settings = {**job.defence.training, "seed": job.seed}
+    settings = job.training
     if unfinished(folder):
         for rest in folder.glob(".saving-*"):
             shutil.rmtree(rest, ignore_errors=True)

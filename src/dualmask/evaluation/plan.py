@@ -33,6 +33,11 @@ class Job:
     def name(self) -> str:
         return f"{self.data.name}.{self.encoder.name}.{self.defence.name}.{self.seed}"
 
+    @property
+    def training(self) -> dict[str, object]:
+        """What differs from the settings of the defence's preset."""
+        return {**self.defence.training, **self.data.training, "seed": self.seed}
+
 
 @dataclass(frozen=True)
 class Plan:

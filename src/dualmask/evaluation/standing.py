@@ -101,7 +101,7 @@ def settings_of(grid: Grid, job: Job, task: Task, material: Material) -> dict[st
     entry, chosen = task.attack, job.defence
     attack = build_attack(entry.attack, preset=entry.preset, options=entry.options)
     defence = build_defence(chosen.defence, preset=chosen.preset, options=chosen.options)
-    training = preset_training(chosen.defence, chosen.preset, {**chosen.training, "seed": job.seed})
+    training = preset_training(chosen.defence, chosen.preset, job.training)
     found = {"cell": task.cell.as_dict(), "attack": attack.name, "preset": entry.preset,
              "options": attack.options_as_dict(), "seed": grid.attack_seed, "samples": grid.samples_of(chosen, entry),
              "sample_seed": grid.sample_seed, "measure": None if grid.measure == "none" else grid.measure,

@@ -13,13 +13,20 @@ from dualmask.masking.budget import mask_budget
 from dualmask.masking.insertion import insert_masks
 from dualmask.seeds import scrambled, uniform
 from dualmask.text.encoding import Batch, Encode, MaskPosition
-from dualmask.text.examples import Text
+from dualmask.text.examples import Example, Text
 from dualmask.text.mixtures import MixedSpelling
 from dualmask.text.rewriting import HIDDEN, Rewriting, parts
-from dualmask.text.spelling import Numbers, Spelling
+from dualmask.text.spelling import Numbers, Read, Spelling
 from dualmask.text.tampering import exchanged
 
-REMEMBERED = 1 << 17  # words whose synonyms are kept
+REMEMBERED = 1 << 17  # words, and training texts, about which something is kept
+
+
+class Words(NamedTuple):
+    """A text as it is read, and the words that it is written with; none where they don't correspond."""
+
+    read: Read
+    written: Sequence[str]
 
 
 class Swap(NamedTuple):
@@ -71,22 +78,47 @@ class Drafts:
         self._kind = MixedSpelling if mixed else Spelling
         self._spelling: Spelling | None = None
         self._hidden = 0  # the number of what the rewriting hides
-        self._candidates: dict[str, Numbers] = {}
+        self._forget()
 
-    def __call__(self, texts: Sequence[Text], hide: Tensor, seeds: Tensor, encode: Encode) -> Draft:
-        """The texts as they are read, each word hidden with the chance that its row's number in `hide` says."""
+    def fit(self, examples: Sequence[Example]) -> None:
+        """Learn words from training examples."""
+        self.rewriting.fit(examples)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._texts: dict[Text, Words] = {}
+        self._candidates: dict[str, Numbers] = {}
+        self._stays: dict[str, bool] = {}  # whether a word by itself is read as it is written
+
+    def __call__(
+        self, texts: Sequence[Text], hide: Tensor, seeds: Tensor, encode: Encode, *, keep: bool = False,
+    ) -> Draft:
+        """The texts as they are read, each word hidden with the chance that its row's number in `hide` says.
+
+        keep: how they are read, since they will be asked for again, as in training.
+        """
         current = self._kind.current(self._spelling, encode)
         if current is not self._spelling:
-            self._spelling, self._candidates = current, {}
+            self._spelling = current
             self._hidden = int(current.read([HIDDEN])[0].words[0])
-        different = list(dict.fromkeys(texts))
-        read = dict(zip(different, current.read([self.rewriting(text) for text in different]), strict=True))
-        own = {text: [word for part in parts(text) for word in part.split()] for text in different}
-        chance = uniform(seeds, max((len(one.words) for one in read.values()), default=0)).numpy()
-        rows = [self._masked(read[text].words, row < rate)
-                for text, row, rate in zip(texts, chance, hide.tolist(), strict=True)]
-        return Draft(spelling=current, rows=rows, boundaries=[read[text].boundary for text in texts],
-                     written=[own[text] if len(own[text]) == len(read[text].words) else () for text in texts])
+            self._forget()
+        known = self._known(texts, current)
+        if keep and len(self._texts) < REMEMBERED:
+            self._texts |= known
+        found = [known[text] for text in texts]
+        chance = uniform(seeds, max((len(one.read.words) for one in found), default=0)).numpy()
+        rows = [self._masked(one.read.words, row < rate)
+                for one, row, rate in zip(found, chance, hide.tolist(), strict=True)]
+        return Draft(spelling=current, rows=rows, boundaries=[one.read.boundary for one in found],
+                     written=[one.written for one in found])
+
+    def _known(self, texts: Sequence[Text], spelling: Spelling) -> dict[Text, Words]:
+        new = [text for text in dict.fromkeys(texts) if text not in self._texts]
+        found = {text: self._texts[text] for text in texts if text in self._texts}
+        for text, read in zip(new, spelling.read([self.rewriting(text) for text in new]), strict=True):
+            written = [word for part in parts(text) for word in part.split()]
+            found[text] = Words(read, written if len(written) == len(read.words) else ())
+        return found
 
     def _masked(self, words: Numbers, chosen: NDArray[np.bool_] | None = None) -> Numbers:
         """Masks where the rewriting hid a word, and at the chosen ones."""
@@ -97,12 +129,18 @@ class Drafts:
         """The synonyms of a word as they will be read, each once; a mask among them, if that is how one is read."""
         if word not in self._candidates:
             assert self._spelling is not None
-            read = dict.fromkeys(str(self.rewriting(other)).strip() for other in exchanged(word))
+            read = dict.fromkeys(self._read(other, near) for other, near in exchanged(word))
             single = self._spelling.read([text for text in read if len(text.split()) == 1])
             if len(self._candidates) >= REMEMBERED:
                 self._candidates.clear()
             self._candidates[word] = self._masked(np.array([one.words[0] for one in single], dtype=np.int64))
         return self._candidates[word]
+
+    def _read(self, word: str, core: str) -> str:
+        """A word as it is read, which is as it is written if its letters by themselves are: most are known words."""
+        if core not in self._stays:
+            self._stays[core] = self.rewriting(core) == core
+        return word if self._stays[core] else str(self.rewriting(word)).strip()
 
     def swaps(self, draft: Draft, chosen: NDArray[np.bool_]) -> list[Swap]:
         """Those of the chosen words, (rows, places), that have synonyms and are no masks."""

@@ -12,12 +12,13 @@ from dualmask.text.words import in_case_of
 _RUN = re.compile(r"[^\W\d_]+")
 
 
-def exchanged(word: str) -> Iterator[str]:
-    """A white-space word with each neighbour of its longest run of letters in that one's place."""
+def exchanged(word: str) -> Iterator[tuple[str, str]]:
+    """A white-space word with each neighbour of its longest run of letters in that one's place; and that neighbour."""
     run = max(_RUN.finditer(word), key=lambda run: len(run[0]), default=None)
     if run is not None:
+        before, after = word[:run.start()], word[run.end():]
         for near in neighbours(run[0].lower()):
-            yield word[:run.start()] + in_case_of(near, run[0]) + word[run.end():]
+            yield before + (written := in_case_of(near, run[0])) + after, written
 
 
 @lru_cache(maxsize=1 << 17)
