@@ -528,6 +528,16 @@ def test_the_counterexamples_are_those_of_the_code() -> None:
         assert success_condition(a, m, r).holds and not exact_conditions(a, m, r).hold(name)
 
 
+def test_the_stages_of_restoring_are_those_of_the_records() -> None:
+    command = "python benchmarks/stages.py table results/stages.jsonl"
+    printed = subprocess.run([sys.executable, *command.split()[1:]], cwd=ROOT, capture_output=True, text=True,
+                             check=True).stdout.strip()
+    page = (ROOT / "docs" / "restore.md").read_text(encoding="utf-8")
+    assert command in page and printed in page
+    known = re.findall(r'^    "(.*?)": \("', (ROOT / "benchmarks" / "stages.py").read_text(encoding="utf-8"), re.M)
+    assert set(re.findall(r"^\| (\w.*?) \| \d", printed, re.M)) <= set(known)
+
+
 def test_what_is_told_of_restoring_is_what_was_recorded() -> None:
     page = (ROOT / "docs" / "restore.md").read_text(encoding="utf-8")
     lines = (ROOT / "results" / "restoration.jsonl").read_text(encoding="utf-8").splitlines()
