@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dualmask import attack, load_dataset, train
-from dualmask.evaluation.bench import tensor_cores
+from dualmask.evaluation.filling import tensor_cores
 from dualmask.text.examples import Dataset, split_stratified
 
 ATTACKS = ("textfooler", "bertattack", "deepwordbug", "textbugger", "pwws")

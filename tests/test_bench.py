@@ -24,7 +24,8 @@ from dualmask import training
 from dualmask.bench_display import Board, told
 from dualmask.cli import app, main
 from dualmask.errors import OptionError
-from dualmask.evaluation.bench import Outcome, Watch, run_grid
+from dualmask.evaluation.bench import run_grid
+from dualmask.evaluation.filling import Outcome, Watch
 from dualmask.evaluation.grid import DataEntry, read_grid
 from dualmask.evaluation.lock import locked
 from dualmask.evaluation.material import Material, load_data
@@ -131,7 +132,7 @@ def test_an_error_that_nobody_foresaw_leaves_its_trace(toy: Path, monkeypatch: p
     def faulty(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a slip")
 
-    monkeypatch.setattr("dualmask.evaluation.bench.trained", faulty)
+    monkeypatch.setattr("dualmask.evaluation.filling.trained", faulty)
     record(toy, DDM).unlink()
     failure, = run(toy).failures
     assert failure.reason == "ZeroDivisionError: a slip" and "in faulty" in failure.trace

@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from dualmask.evaluation.bench import Outcome, Watch
+from dualmask.evaluation.filling import Outcome, Watch
 from dualmask.evaluation.grid import Grid
 from dualmask.evaluation.plan import Job, Plan, Task
 from dualmask.evaluation.records import Cell

@@ -12,7 +12,7 @@ from dualmask.text.differences import SHOWN
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from dualmask.evaluation.bench import Outcome
+    from dualmask.evaluation.filling import Outcome
 
 Results = Annotated[Path, typer.Argument(
     metavar="RESULTS", help="Folder that 'dualmask bench' has written, or what 'dualmask pack' made of it.")]
@@ -28,6 +28,8 @@ def bench(
     minutes: Annotated[float | None, typer.Option(min=0, help="Begin nothing new after so many.")] = None,
     deadline: Annotated[float | None, typer.Option(
         min=0, metavar="SECONDS", help="Stop after so many, whatever is under way; the same command goes on.")] = None,
+    workers: Annotated[int, typer.Option(
+        min=1, help="Processes that share the cells, for a GPU that one can't keep busy; 16 are not too many.")] = 1,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
@@ -47,7 +49,8 @@ def bench(
         show_plan(console, asked, plan, survey(asked, plan, folder), out=folder)
         return
     with Board(Console(stderr=True, quiet=quiet)) as board:
-        outcome = run_grid(asked, folder, watch=board, only=only, minutes=minutes, deadline=deadline)
+        outcome = run_grid(asked, folder, watch=board, only=only, minutes=minutes, deadline=deadline,
+                           workers=workers)
     show_outcome(console, outcome, figures=deadline is None)  # these take a while, and the time is up
     if outcome.failures:
         raise typer.Exit(1)

@@ -32,3 +32,9 @@ def check_time() -> None:
     """To be called where nothing would be lost that a later run does not do again."""
     if time_is_up():
         raise TimeUp
+
+
+def seconds_left() -> float | None:
+    """Until the time that was set; None: there is none."""
+    end = _end.get()
+    return None if end is None else max(0.0, end - time.monotonic())

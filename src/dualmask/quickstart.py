@@ -13,7 +13,7 @@ from rich.text import Text
 from dualmask.errors import DualmaskError
 
 if TYPE_CHECKING:
-    from dualmask.evaluation.bench import Outcome
+    from dualmask.evaluation.filling import Outcome
     from dualmask.evaluation.grid import Grid
     from dualmask.reporting.report import Report, Table
 

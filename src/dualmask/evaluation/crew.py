@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several processes at one grid. Each takes a cell, and when it is filled, the next that nobody has taken.
+
+One small network rarely keeps a GPU busy. Cells are independent, so what they hold does not depend on who fills them.
+"""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import NamedTuple
+
+from dualmask.deadline import TimeUp, check_time, seconds_left, time_is_up, until
+from dualmask.errors import DualmaskError
+from dualmask.evaluation.filling import Outcome, Run, Watch, tensor_cores
+from dualmask.evaluation.grid import Grid
+from dualmask.evaluation.material import unfinished
+from dualmask.evaluation.plan import Job, Plan, Task
+from dualmask.evaluation.records import Cell
+from dualmask.evaluation.standing import MODELS, Standing
+from dualmask.results import AttackResult
+
+Event = tuple[str, tuple[object, ...]]  # a method of Watch, and what it is told
+
+
+class Order(NamedTuple):
+    """A cell to be filled, by a process that knows nothing of the others."""
+
+    job: Job  # with this one task
+    standings: dict[Cell, Standing]  # of the cell and of that whose texts it shows
+    seconds: float | None  # to stop after
+
+
+class Filled(NamedTuple):
+    outcome: Outcome
+    standing: Standing
+
+
+class Member:
+    """A process of the crew."""
+
+    def __init__(self, run: "Crew") -> None:
+        spawning = get_context("spawn")  # a forked process can't use the GPU
+        self.pipe, theirs = spawning.Pipe()
+        threads = max(1, (os.cpu_count() or 1) // run.size)
+        self.process = spawning.Process(target=serve, args=(theirs, run.grid, run.plan, run.out, threads), daemon=True)
+        self.process.start()
+        theirs.close()  # so that its end is heard
+        self.task: Task | None = None
+        self.job = ""  # whose classifier it has at hand
+
+
+class Crew(Run):
+    """A run that several processes share."""
+
+    def __init__(
+        self, grid: Grid, plan: Plan, out: Path, *, watch: Watch, end: float | None = None, size: int,
+    ) -> None:
+        super().__init__(grid, plan, out, watch=watch, end=end)
+        self.size = size
+        self.members: list[Member] = []
+        self.taken: set[Cell] = set()
+        self.training: dict[str, Cell] = {}  # jobs whose classifier is being trained, and the cell it is trained for
+
+    def fill_all(self) -> None:
+        try:
+            while True:
+                for job, task in self.ready(self.size - sum(one.task is not None for one in self.members)):
+                    self.give(job, task)
+                busy = {one.pipe: one for one in self.members if one.task is not None}
+                if not busy:
+                    break
+                for pipe in wait(list(busy)):
+                    self.hear(busy[pipe])  # type: ignore[index]
+        finally:
+            for one in self.members:
+                one.process.terminate()
+                one.process.join()
+        check_time()
+        self.is_late([task for task in self.plan.tasks if task.cell not in self.taken and self.is_open(task)])
+
+    def ready(self, most: int) -> Iterator[tuple[Job, Task]]:
+        """Cells that can be begun now; of a job whose classifier is not there, one, for which it is trained."""
+        if time_is_up() or self.is_late([]):
+            return
+        for job in self.plan.jobs:
+            for task in job.tasks:
+                if most <= 0 or job.name in self.training:
+                    break
+                if task.cell in self.taken or not self.is_open(task) or self.waits(task):
+                    continue
+                if unfinished(self.out / MODELS / job.name):
+                    self.training[job.name] = task.cell
+                self.taken.add(task.cell)
+                most -= 1
+                yield job, task
+
+    def waits(self, task: Task) -> bool:
+        """For the cell whose texts it shows, as long as that one may still be filled."""
+        failed = {failure.cell for failure in self.outcome.failures}
+        return task.source is not None and task.source not in failed and not self.standings[task.source].whole
+
+    def give(self, job: Job, task: Task) -> None:
+        """To one who is free, rather to one who has the job's classifier at hand."""
+        free = [one for one in self.members if one.task is None]
+        if not free:
+            self.members.append(Member(self))
+        member = next((one for one in free if one.job == job.name), [*free, self.members[-1]][0])
+        member.task, member.job = task, job.name
+        known = {cell: self.standings[cell] for cell in (task.cell, task.source) if cell in self.standings}
+        member.pipe.send(Order(replace(job, tasks=(task,)), known, seconds_left()))
+
+    def hear(self, member: Member) -> None:
+        assert member.task is not None
+        try:
+            found: Event | Filled = member.pipe.recv()
+        except (EOFError, ConnectionError):
+            self.lost(member)
+            return
+        if isinstance(found, Filled):
+            self.ended(member.task, found)
+            member.task = None
+            return
+        name, told = found
+        if isinstance(job := told[0], Job):  # with one task there; here it has all of them
+            told = next(one for one in self.plan.jobs if one.name == job.name), *told[1:]
+            if name == "trained":
+                self.training.pop(job.name, None)
+        getattr(self.watch, name)(*told)
+
+    def ended(self, task: Task, found: Filled) -> None:
+        self.standings[task.cell] = found.standing
+        self.outcome.done += found.outcome.done
+        self.outcome.failures += found.outcome.failures
+        for name in [name for name, cell in self.training.items() if cell == task.cell]:  # it came to nothing
+            del self.training[name]
+            for failure in found.outcome.failures:
+                self.give_up(name, DualmaskError(failure.reason))
+
+    def give_up(self, name: str, reason: DualmaskError) -> None:
+        """All other cells of a job, whose classifier can't be trained."""
+        for task in next(job.tasks for job in self.plan.jobs if job.name == name):
+            if task.cell not in self.taken and self.is_open(task):
+                self.taken.add(task.cell)
+                self.failed(task, reason)
+
+    def lost(self, member: Member) -> None:
+        """A process that ended by itself, or was killed; the others go on, and a new one takes its place."""
+        assert member.task is not None
+        member.process.join()
+        self.members.remove(member)
+        self.training = {name: cell for name, cell in self.training.items() if cell != member.task.cell}
+        self.failed(member.task, DualmaskError(
+            f"the process that worked on it ended with code {member.process.exitcode}"
+            + (", as one that is killed for want of memory; take fewer workers." if member.process.exitcode == -9
+               else "; the same command tries it again.")))
+
+
+class Told(Watch):
+    """What happens in a process, told to the one who gave the work."""
+
+    def __init__(self, send: Callable[[object], None]) -> None:
+        self.send = send
+
+    def training(self, job: Job) -> None:
+        self.send(("training", (job,)))
+
+    def trained(self, job: Job, seconds: float) -> None:
+        self.send(("trained", (job, seconds)))
+
+    def begin(self, task: Task, texts: int) -> None:
+        self.send(("begin", (task, texts)))
+
+    def text(self, task: Task, result: AttackResult) -> None:
+        self.send(("text", (task, result)))
+
+    def done(self, task: Task, found: Standing) -> None:
+        self.send(("done", (task, found)))
+
+    def failed(self, task: Task, reason: str) -> None:
+        self.send(("failed", (task, reason)))
+
+
+def serve(pipe: Connection, grid: Grid, plan: Plan, out: Path, threads: int) -> None:
+    """What a process of the crew does until it is ended."""
+    import torch
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who gave the work stops it, and says so once
+    os.environ.setdefault("RAYON_NUM_THREADS", str(threads))  # tokenizers'
+    torch.set_num_threads(threads)
+    run = Run(grid, plan, out, watch=Told(pipe.send))
+    with suppress(EOFError, BrokenPipeError), tensor_cores():
+        while True:
+            pipe.send(filled(run, pipe.recv()))
+
+
+def filled(run: Run, order: Order) -> Filled:
+    task, = order.job.tasks
+    run.standings, run.outcome = dict(order.standings), Outcome(run.out)
+    with until(order.seconds), suppress(TimeUp):
+        run.work(order.job)
+    return Filled(run.outcome, run.standings[task.cell])
