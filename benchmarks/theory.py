@@ -17,13 +17,14 @@ import statistics
 import sys
 import time
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dualmask.theory.conditions import exact_conditions_of, ordering_of, success_condition_of
 from dualmask.theory.products import Products, products
-from dualmask.theory.rates import Rates, condition_rate, rates_of
+from dualmask.theory.rates import Rates, Replacement, condition_rate, rates_of
 
 DIMENSIONS = (2, 3, 5, 16, 64)
 AT_ONCE = 100_000
@@ -89,12 +90,15 @@ def gaussian(triples: int) -> dict[str, object]:
 
 
 def embeddings(encoder: str, draws: int) -> dict[str, object]:
+    from torch import nn
+
     from dualmask.models.encoders import load_encoder
 
     model, tokenizer = load_encoder(encoder, ["a", "b"])
-    table = model.get_input_embeddings().weight.detach().double().numpy()
+    table = cast(nn.Embedding, model.get_input_embeddings()).weight.detach().double().numpy()
     found = {}
-    for replacement, count in (("random", draws), ("nearest", draws // 10)):
+    counts: dict[Replacement, int] = {"random": draws, "nearest": draws // 10}
+    for replacement, count in counts.items():
         rates = condition_rate(table, table[tokenizer.mask_token_id], replacement=replacement, draws=count,
                                generator=np.random.default_rng(0))
         found[replacement] = {name: round(value, 4) for name, value in rates._asdict().items()}

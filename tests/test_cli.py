@@ -74,6 +74,7 @@ def model(tiny: Callable[[str], Path], files: Path) -> Path:
     result = CliRunner().invoke(app, list(map(str, arguments)))
     assert result.exit_code == 0, result.output
     assert "test accuracy, defence on" in result.stdout and "test accuracy, defence off" in result.stdout
+    assert "2 of 2; the weights are those of epoch " in result.stdout
     assert "dualmask predict" in result.stdout and "--explain" in result.stdout
     return files / "model"
 

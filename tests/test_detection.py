@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from io import StringIO
 from pathlib import Path
 from typing import ClassVar
 
@@ -14,8 +15,10 @@ import torch
 from attack_stand_ins import stand_ins, tiny_classifier
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 from torch import Tensor
 
+from dualmask.attack_display import tally_table
 from dualmask.attacks import build_attack
 from dualmask.classifier import DefendedClassifier
 from dualmask.defences.base import Defence
@@ -29,7 +32,7 @@ from dualmask.reporting.report import Report, build_report
 from dualmask.reporting.report_latex import latex
 from dualmask.reporting.report_markdown import markdown
 from dualmask.reporting.report_tables import detection_rows
-from dualmask.results import AttackResult, Outcome, as_line, read_results
+from dualmask.results import AttackResult, Outcome, as_line, read_results, tally
 from dualmask.text.encoding import Batch, Encode
 from dualmask.text.examples import Dataset, Text
 
@@ -106,6 +109,19 @@ def test_auroc_is_the_share_of_pairs_in_order(positives: list[float], negatives:
     expected = sum((Fraction(one > other) + half * (one == other) for one, other in pairs), Fraction(0)) / len(pairs)
     assert auroc(positives, negatives) == expected
     assert auroc(negatives, positives) == 1 - expected
+
+
+def test_the_terminal_tells_how_many_texts_were_flagged() -> None:
+    def shown(results: Sequence[AttackResult], threshold: float | None) -> str:
+        screen = StringIO()
+        Console(file=screen, width=150).print(tally_table(results, tally(results), 1.0, threshold=threshold))
+        return " ".join(screen.getvalue().split())
+
+    assert "flagged 50.0% (2/4) of adversarial texts, successful or not; 28.6% (2/7) of clean ones" in shown(
+        BY_HAND, 0.2)
+    assert "flagged - of adversarial texts, successful or not; 100.0% (1/1) of clean ones" in shown(BY_HAND[5:6], 0.2)
+    assert "flagged" not in shown(BY_HAND, None), "no detector"
+    assert "flagged" not in shown([result(0, "failed", None, None)], 0.2), "nobody asked for the scores"
 
 
 # Records

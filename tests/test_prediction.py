@@ -24,7 +24,9 @@ from dualmask.cli import app
 from dualmask.defences.fgws import FGWS
 from dualmask.display import LONGEST, confidence_bar, marked_text, scored_words, show_predictions, show_summary
 from dualmask.errors import DataError, OptionError
+from dualmask.evaluation.detection import detection
 from dualmask.prediction import Job, Summary, beside, predict_file
+from dualmask.results import read_results
 from dualmask.text.columns import Columns
 from dualmask.text.examples import Dataset
 from dualmask.text.tables import iter_rows
@@ -169,6 +171,24 @@ def test_screens_tell_what_a_detector_found(detector: Path) -> None:
         assert f"{pair[0]}  " in line and (" true  " in line or " false  " in line)
     assert told("--undefended")[0].split() == ["label", "confidence", "text"]
     assert told("--format", "csv")[0] == "text,predicted,confidence,p_bad,p_good,suspicion,flagged"
+
+
+def test_an_attack_on_a_detector_tells_what_it_flagged(detector: Path, tmp_path: Path) -> None:
+    rows = [{"text": text, "label": "good" if "nice" in text or "excellent" in text else "bad"} for text in DOUBTED]
+    source, records = write_csv(tmp_path / "in.csv", [row for row in rows if row["text"]]), tmp_path / "records.jsonl"
+
+    def told(*arguments: str) -> str:
+        command = ["attack", str(detector), str(source), "--attack", "deepwordbug", "--no-measure", "--quiet"]
+        result = CliRunner().invoke(app, [*command, *arguments], env={"COLUMNS": "150"})
+        assert result.exit_code == 0, result.output
+        return " ".join(result.output.split())
+
+    shown, (header, results) = told("--out", str(records)), read_results(records)
+    found = detection(results, float(str(header["threshold"])))
+    assert found.clean == len(DOUBTED) - 1 and found.adversarial and found.false_alarms
+    assert f"({found.detected}/{found.adversarial}) of adversarial texts, successful or not; " in shown
+    assert f"({found.false_alarms}/{found.clean}) of clean ones" in shown
+    assert "flagged" not in told("--undefended") + told("--sequential")
 
 
 def test_flags_are_set_before_scores_are_rounded() -> None:

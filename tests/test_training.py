@@ -142,6 +142,19 @@ def test_training_stops_when_patience_ends(tiny: Tiny, data: Dataset) -> None:
     assert (classifier.facts["best_epoch"], classifier.facts["epochs_run"]) == (1, 3)
 
 
+@pytest.mark.parametrize("epochs", [4, 3])
+def test_stopping_early_is_told(
+    epochs: int, tiny: Tiny, data: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+) -> None:
+    train(data, encoder=tiny("bert"), out=tmp_path / "m",
+          training={**FAST, "epochs": epochs, "patience": 2, "learning_rate": 0.0})
+    shown, last = " ".join(capsys.readouterr().err.split()), log_of(tmp_path / "m")[-1]
+    told = "stopped after epoch 3 of 4: no gain since epoch 1, whose weights are kept"
+    assert (told in shown) is ("stopped" in shown) is (epochs == 4), "patience that ends with the last epoch is no news"
+    stop = {"event": "stop", "epoch": 3, "epochs": 4, "best_epoch": 1}
+    assert last == stop if epochs == 4 else last["event"] == "epoch"
+
+
 @pytest.mark.parametrize("resumed", [False, True])
 def test_a_defence_that_never_began_is_told(resumed: bool, tiny: Tiny, data: Dataset, tmp_path: Path) -> None:
     given = {"encoder": tiny("bert"), "defence": "shield", "progress": False, "out": tmp_path}

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dualmask.display import LONGEST
+from dualmask.evaluation.detection import detection
 from dualmask.evaluation.metrics import robustness
 from dualmask.evaluation.statistics import wilson
 from dualmask.text.differences import SHOWN, Span, differences, foreign
@@ -73,8 +74,10 @@ def attacked_text(result: "AttackResult", labels: Sequence[str], *, brackets: bo
     return Group(head, texts, Text())
 
 
-def tally_table(results: Sequence["AttackResult"], counts: "Tally", seconds: float) -> Table:
-    """Outcomes and costs."""
+def tally_table(
+    results: Sequence["AttackResult"], counts: "Tally", seconds: float, *, threshold: float | None = None,
+) -> Table:
+    """Outcomes and costs; with a detector's threshold also how many texts it flagged."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold")
     shown_only = counts.queries == 0 and counts.attacked > 0  # texts that were made against another victim
@@ -88,6 +91,11 @@ def tally_table(results: Sequence["AttackResult"], counts: "Tally", seconds: flo
     table.add_row("accuracy before", *share(found.right, found.texts, whole))
     table.add_row("accuracy under attack", *share(found.right - found.flipped, found.texts, whole))
     table.add_row("attack success", *share(found.flipped, found.right, "of those right before"))
+    seen = detection(results, threshold)
+    if threshold is not None and seen.clean:  # sequential runs have no scores
+        alarms = portion(seen.false_alarms, seen.clean)
+        table.add_row("flagged", portion(seen.detected, seen.adversarial),
+                      f"of adversarial texts, successful or not; {alarms} of clean ones")
     if not shown_only:
         table.add_row("queries", f"{counts.queries:,.1f}",
                       f"a text attacked; the victim read {counts.rows:,.1f}, the last check included")
@@ -115,9 +123,13 @@ SHOWN_ONLY = {"succeeded": "another label for the text that was shown", "failed"
 def share(part: int, whole: int, meaning: str) -> tuple[str, str]:
     """A share, and what it is of, with its 95 % interval."""
     if not whole:
-        return "-", meaning
+        return portion(part, whole), meaning
     low, high = wilson(part, whole)
-    return f"{part / whole:.1%} ({part:,}/{whole:,})", f"{meaning}; 95 % interval {low:.0%} to {high:.0%}"
+    return portion(part, whole), f"{meaning}; 95 % interval {low:.0%} to {high:.0%}"
+
+
+def portion(part: int, whole: int) -> str:
+    return f"{part / whole:.1%} ({part:,}/{whole:,})" if whole else "-"
 
 
 def show_results(console: Console, results: Sequence["AttackResult"], labels: Sequence[str], *, shown: int) -> None:

@@ -85,7 +85,8 @@ def run(request: Request) -> None:
     results = attacked(request, victim, chosen, examples=examples, labels=labels)
     show_results(console, results, labels, shown=request.show)
     console.print(setting(request, chosen, victim, (len(results), len(examples))))
-    console.print(tally_table(results, tally(results), time.perf_counter() - began))
+    threshold = getattr(getattr(victim, "defence", None), "threshold", None)
+    console.print(tally_table(results, tally(results), time.perf_counter() - began, threshold=threshold))
     told = f"records: {request.out}"
     if not request.out:
         again = shlex.join([own_command(), *sys.argv[1:], "--out", "attack.jsonl"])

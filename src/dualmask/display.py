@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from inspect import getsource
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -144,9 +144,12 @@ def own_command() -> str:
 
 def show_training(console: Console, classifier: "DefendedClassifier", out: Path) -> None:
     """What was learned, where it lies and what to type next."""
-    facts = classifier.facts
+    facts: Mapping[str, Any] = classifier.facts
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_row("saved in", Text(str(out)))
+    if "epochs_run" in facts:
+        run, planned, best = facts["epochs_run"], facts["training"]["epochs"], facts["best_epoch"]
+        table.add_row("epochs", f"{run} of {planned}; the weights are those of epoch {best}")
     rows = {"validation accuracy": "validation_accuracy", "test accuracy, defence on": "test_accuracy",
             "test accuracy, defence off": "test_accuracy_undefended"}
     for name, key in rows.items():

@@ -225,7 +225,7 @@ class Run:
         elif ready:
             state.waited += 1
         state.finished = 0 < self.settings.patience <= state.waited
-        self.reporter.end(state, accuracy)
+        self.reporter.end(state, accuracy, epochs=self.settings.epochs)
         self.checkpoint()
 
     def checkpoint(self) -> None:

@@ -83,7 +83,8 @@ class Reporter:
         self.write({"event": "step", "epoch": state.epoch + 1, "step": state.step, "loss": round(mean, 5),
                     "batch_accuracy": round(float(accuracy), 4), "learning_rate": rate})
 
-    def end(self, state: "Progress", accuracy: float) -> None:
+    def end(self, state: "Progress", accuracy: float, *, epochs: int) -> None:
+        """Show and write what the epoch came to, and whether training stops before all of them."""
         mean = self.mean(state) if self.count else None  # none where a resumed epoch had nothing left to train on
         best = " (best so far)" if state.best_epoch == state.epoch else ""
         loss = "" if mean is None else f"loss {mean:.3f}, "
@@ -93,6 +94,11 @@ class Reporter:
         self.write({"event": "epoch", "epoch": state.epoch, "step": state.step,
                     "loss": None if mean is None else round(mean, 5), "validation_accuracy": accuracy,
                     "seconds": round(state.seconds, 2)})
+        if state.finished and state.epoch < epochs:
+            if self.screen:
+                self.screen.console.print(f"stopped after epoch {state.epoch} of {epochs}: no gain since epoch "
+                                          f"{state.best_epoch}, whose weights are kept")
+            self.write({"event": "stop", "epoch": state.epoch, "epochs": epochs, "best_epoch": state.best_epoch})
 
     def mean(self, state: "Progress") -> float:
         """The mean loss of the epoch so far; reading it waits for the device."""

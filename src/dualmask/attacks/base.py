@@ -74,6 +74,18 @@ class AttackOptions:
         check_fields(self)
 
 
+@dataclass(frozen=True, kw_only=True)
+class TextFoolerChecks(AttackOptions):
+    """Settings of attacks that check the meaning as TextFooler does, and spare its stop words."""
+
+    stop_words: StopWords = "textfooler"
+    similarity: float | None = 0.840845057
+    metric: Metric = "angular"
+    window: int | None = 15
+    skip_short: bool = True
+    reference: Reference = "current"
+
+
 @dataclass
 class Tools:
     """What an attack uses besides its victim; loaded when first needed, and replaceable."""

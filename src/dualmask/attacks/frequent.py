@@ -5,32 +5,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from dualmask.attacks.base import Attack, AttackOptions, Family
-from dualmask.attacks.constraints import Metric, NearWords, Reference, SamePart, unchanged
+from dualmask.attacks.base import Attack, Family, TextFoolerChecks
+from dualmask.attacks.constraints import NearWords, SamePart, unchanged
 from dualmask.attacks.hidden import Shown, by_swapping, in_rounds
 from dualmask.attacks.moves import Constraint, Editable, Transformation
 from dualmask.attacks.problem import Answer, Problem, Steps
 from dualmask.attacks.rankings import Ranking, by_chance, by_deletion
 from dualmask.attacks.transformations import Neighbours
 from dualmask.options import least
-from dualmask.text.stop_words import StopWords
 
 RANKINGS: dict[str, Ranking] = {"swap": by_swapping, "deletion": by_deletion, "random": by_chance}
 
 
 @dataclass(frozen=True, kw_only=True)
-class FrequentOptions(AttackOptions):
+class FrequentOptions(TextFoolerChecks):
     neighbours: int = least(1, 50)  # synonyms looked at for each word
     cosine: float = 0.5  # least cosine of word and synonym
     synonyms: str = "shipped"  # or a file of word vectors
     tagger: str = "shipped"  # or nltk, spacy:MODEL
     ranking: Literal["swap", "deletion", "random"] = "swap"  # words by their best synonym, by deletion, by chance
-    stop_words: StopWords = "textfooler"
-    similarity: float | None = 0.840845057
-    metric: Metric = "angular"
-    window: int | None = 15
-    skip_short: bool = True
-    reference: Reference = "current"
     any_success: bool = True
 
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from dualmask.attacks.base import Attack, AttackOptions, Family
-from dualmask.attacks.constraints import Metric, Reference, SamePart
+from dualmask.attacks.base import Attack, Family, TextFoolerChecks
+from dualmask.attacks.constraints import SamePart
 from dualmask.attacks.engine import Oracle
 from dualmask.attacks.hidden import by_swapping, in_rounds, opened
 from dualmask.attacks.moves import Constraint, Moves, Proposals, Transformation
@@ -17,7 +17,7 @@ from dualmask.attacks.readings import Otherwise, ReadingOracle
 from dualmask.attacks.transformations import LanguageModelWords, WordByWord, WordNetSynonyms, near_words
 from dualmask.models.victim import Victim
 from dualmask.options import least
-from dualmask.text.stop_words import StopWords, stop_words
+from dualmask.text.stop_words import stop_words
 from dualmask.text.words import Words
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ RANKINGS: dict[str, Ranking] = {"swap": by_swapping, "deletion": by_deletion, "r
 
 
 @dataclass(frozen=True, kw_only=True)
-class OutsiderOptions(AttackOptions):
+class OutsiderOptions(TextFoolerChecks):
     neighbours: int = least(0, 50)  # from the table of synonyms, for each word; 0: none
     cosine: float = 0.5  # least cosine of word and neighbour
     wordnet: bool = True  # its synonyms, of the word's part of speech
@@ -37,13 +37,7 @@ class OutsiderOptions(AttackOptions):
     language_model: str = "shipped"  # or a folder, a resource or a hub id
     tagger: str = "shipped"  # or nltk, spacy:MODEL
     ranking: Literal["swap", "deletion", "random"] = "swap"  # words by their best substitute, by deletion, by chance
-    stop_words: StopWords = "textfooler"
     max_share: float | None = 0.4
-    similarity: float | None = 0.840845057
-    metric: Metric = "angular"
-    window: int | None = 15
-    skip_short: bool = True
-    reference: Reference = "current"
     any_success: bool = True
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-from dualmask.attacks.base import TEXTDEFENDER, Attack, AttackOptions, Family
-from dualmask.attacks.constraints import Metric, NearWords, Reference, SamePart
+from dualmask.attacks.base import TEXTDEFENDER, Attack, Family, TextFoolerChecks
+from dualmask.attacks.constraints import NearWords, SamePart
 from dualmask.attacks.moves import Constraint, Transformation
 from dualmask.attacks.problem import Answer, Problem, Steps
 from dualmask.attacks.rankings import by_deletion
@@ -15,23 +15,16 @@ from dualmask.attacks.searches import greedy
 from dualmask.attacks.transformations import Neighbours
 from dualmask.cards import Paper, Preset
 from dualmask.options import least
-from dualmask.text.stop_words import StopWords
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextFoolerOptions(AttackOptions):
+class TextFoolerOptions(TextFoolerChecks):
     neighbours: int = least(1, 50)
     cosine: float | None = 0.5  # least cosine of word and synonym; none: not checked
     synonyms: str = "shipped"  # or a file of word vectors
     tagger: str = "shipped"  # or nltk, spacy:MODEL
     new_label: bool = False  # a deletion that changes the label counts for more in the ranking
-    stop_words: StopWords = "textfooler"
     fix_premise: bool = True
-    similarity: float | None = 0.840845057
-    metric: Metric = "angular"
-    window: int | None = 15
-    skip_short: bool = True
-    reference: Reference = "current"
 
 
 class TextFooler(Attack):

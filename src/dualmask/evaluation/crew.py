@@ -47,7 +47,8 @@ class Member:
         spawning = get_context("spawn")  # a forked process can't use the GPU
         self.pipe, theirs = spawning.Pipe()
         threads = max(1, (os.cpu_count() or 1) // run.size)
-        self.process = spawning.Process(target=serve, args=(theirs, run.grid, run.plan, run.out, threads), daemon=True)
+        self.process = spawning.Process(target=serve, args=(theirs, run.grid, run.plan, run.out),
+                                        kwargs={"threads": threads}, daemon=True)
         self.process.start()
         theirs.close()  # so that its end is heard
         self.task: Task | None = None
@@ -185,7 +186,7 @@ class Told(Watch):
         self.send(("failed", (task, reason)))
 
 
-def serve(pipe: Connection, grid: Grid, plan: Plan, out: Path, threads: int) -> None:
+def serve(pipe: Connection, grid: Grid, plan: Plan, out: Path, *, threads: int) -> None:
     """What a process of the crew does until it is ended."""
     import torch
 
