@@ -215,6 +215,34 @@ def test_the_headline_says_what_was_found_and_on_how_much() -> None:
     assert "on 60 texts, 2 seeds" in words and "95 % interval" in words
 
 
+def holding(defence: str, held: int, *, calibrated: bool = False, mode: str = "adaptive") -> CellRecords:
+    """Of a hundred texts so many hold, which the first ones do."""
+    rows = [result(n, "failed" if n < held else "succeeded", predicted=n % 2 if n < held else (n + 1) % 2)
+            for n in range(100)]
+    found = cell(defence, "textfooler", rows, mode=mode)
+    return found._replace(cell=replace(found.cell, scores="calibrated")) if calibrated else found
+
+
+def test_the_headline_praises_no_defence_whose_gain_is_doubted() -> None:
+    given = [holding(PLAIN, 10), holding("ddm", 40), holding("sure", 80)]
+    trusted = sound(html(built(given))).all("div", "headline")[0].text
+    assert trusted.startswith("reviews, minisure: ") and "Not ranked" not in trusted
+    box = sound(html(built([*given, holding("sure", 30, calibrated=True)]))).all("div", "headline")[0]
+    assert box.text.startswith("reviews, miniddm: ") and "Under attack ddm is 30.0 points above plain" in box.text
+    assert "Not ranked, because of serious doubts: sure (80\u00a0%; an illusion of scores)." in box.text
+    assert "more defence" not in box.text and "sure" not in box.all("div", "bars")[0].text
+    assert [one.attributes["href"] for one in box.all("a")] == ["#doubts"]
+
+
+def test_a_headline_may_rank_nobody() -> None:
+    given = [holding(name, 60, mode="transfer") for name in ("ddm", "one", "three", "two")]
+    words = sound(html(built(given))).all("div", "headline")[0].text
+    assert words == ("reviews, miniNot ranked, because of serious doubts: " + ", ".join(
+        f"{name} (60\u00a0%; no adaptive attack)" for name in ("ddm", "one", "three")) + " and 1 more defence.")
+    beside = sound(html(built([*given, holding(PLAIN, 10, mode="transfer")]))).all("div", "headline")[0].text
+    assert beside.startswith("reviews, miniplain: ")
+
+
 def test_doubts_are_there_with_their_severity_in_words() -> None:
     report = built(cells(texts=10, seeds=1))
     assert report.doubts
@@ -242,6 +270,23 @@ def test_settings_and_versions_are_told() -> None:
     rows = [[cell.text for cell in row.children if isinstance(cell, Element)] for row in table.all("tr")[1:]]
     assert [(row[0], row[3]) for row in rows] == [(name, str(seed)) for name in ("ddm", "ddm-more", PLAIN)
                                                   for seed in range(2)]
+
+
+def test_nothing_is_told_that_says_nothing() -> None:
+    """Data and encoder of a single classifier's costs, places that a defence without masks hid, training twice."""
+    given = [cell(name, "textfooler", [result(0, "succeeded", hidden=(), hidden_after=())],
+                  about={"training": {"preset": "paper", "rows": {"test": 9}}}) for name in (PLAIN, "ddm")]
+    page = html(built(given))
+    costs = next(one for one in sound(page).all("table") if one.all("caption")[0].text == "What defences cost")
+    assert costs.all("th")[0].text == "defence" and "encoder" not in costs.text
+    assert "hidden places" not in page and "preset paper" in page and "{&#x27;test&#x27;: 9}" not in page
+    other = given[1]._replace(cell=replace(given[1].cell, data="other"))
+    assert sound(html(built([given[0], other]))).all("section")[2].all("th")[0].text == "data"
+
+
+def test_examples_tell_that_scores_were_calibrated() -> None:
+    card = sound(html(built([holding("ddm", 50, calibrated=True)]))).all("article", "specimen")[0]
+    assert "under textfooler, adaptive, calibrated scores; its class" in card.text
 
 
 def test_the_worst_case_shows_its_own_texts_and_seeds() -> None:

@@ -26,6 +26,7 @@ from dualmask.evaluation.records import Cell, CellRecords, Loaded, Mode, Scores,
 from dualmask.evaluation.statistics import bootstrap, mcnemar, sign_flips, wilson
 from dualmask.quickstart import lines
 from dualmask.reporting.comparison import compare
+from dualmask.reporting.doubts import UNRANKED
 from dualmask.reporting.entries import WORST, Entry, entries
 from dualmask.reporting.page import html
 from dualmask.reporting.report import CLEAN, Report, Table, build_report
@@ -231,7 +232,7 @@ def test_labels_of_tables_are_unique_in_latex() -> None:
 def test_an_attack_that_was_set_otherwise_is_told_so() -> None:
     header = {"attack": "deepwordbug", "preset": "paper", "changed": {"queries": 20}}
     found = report(cell("+q-q", attack="dwb-20", header=header), cell("+-", attack="pwws", header={"attack": "pwws"}))
-    told = "dwb-20 is deepwordbug with queries 20"
+    told = "dwb-20 is deepwordbug with queries 20, preset paper"
     assert told in markdown(found) and told in latex(found) and told in html(found) and "pwws is" not in markdown(found)
 
 
@@ -581,6 +582,51 @@ def test_a_sign_in_many_numbers_is_told_once() -> None:
     cells = [many(9, 1, queries=1, attack=f"attack{number}") for number in range(5)]
     found = [one for one in report(*cells).doubts if one.name == "hardly any query"]
     assert len(found) == 1 and len(found[0].keys) == 5 and "4 times more" in found[0].text
+
+
+def test_what_holds_of_raw_and_calibrated_scores_alike_is_told_once() -> None:
+    presets: Mapping[str, str] = {"textfooler": "paper", "pwws": "release"}
+    both: Sequence[Scores] = ("raw", "calibrated")
+    cells = [many(5, 5, attack=name, scores=scores, header={"preset": preset})
+             for name, preset in presets.items() for scores in both]
+    found = report(*cells)
+    mixed = [one for one in found.doubts if one.name == "presets mixed"]
+    assert len(mixed) == 1 and len(mixed[0].keys) == 4 and markdown(found).count(mixed[0].text) == 1
+    elsewhere = report(*cells, *(many(5, 5, attack=name, data="ag_news", header={"preset": preset})
+                                 for name, preset in presets.items())).doubts
+    assert len([one for one in elsewhere if one.name == "presets mixed"]) == 2
+
+
+def test_texts_that_differ_are_told_of_the_right_table() -> None:
+    found = report(many(5, 5), many(5, 5, attack="pwws"), many(5, 5, scores="calibrated"),
+                   many(5, 6, attack="pwws", scores="calibrated")).doubts
+    told, = (one.text for one in found if one.name == "texts differ")
+    assert "adaptive, calibrated scores: " in told
+
+
+def test_figures_that_fall_with_calibrated_scores_are_told_together_and_are_no_ranking() -> None:
+    found = report(many(20, 80), many(10, 90, scores="calibrated"), ddm(50, 50), many(80, 20, defence="sure"),
+                   many(70, 30, defence="sure", attack="pwws"), many(40, 60, defence="sure", scores="calibrated"),
+                   many(30, 70, defence="sure", attack="pwws", scores="calibrated"))
+    told = [one.text for one in found.doubts if one.name == "an illusion of scores"]
+    assert len(told) == 2 and "plain (mr, bert)" in told[0]
+    assert "from 70.0 to 30.0 under adaptive pwws, 80.0 to 40.0 under adaptive textfooler when" in told[1]
+    assert found.doubted(table(found)) == {"sure": "an illusion of scores"}  # nobody praises plain
+    assert found.doubted(table(found, scores="calibrated")) == {}  # these are the figures to believe
+    line = "There are serious doubts about the figures of sure (an illusion of scores)."
+    assert markdown(found).count(line) == latex(found).count(line) == html(found).count(line) == 1
+    assert "serious doubts" not in markdown(report(many(20, 80), ddm(50, 50)))
+
+
+def test_a_worst_case_of_few_texts_is_no_doubt_about_another_one() -> None:
+    """Attacks that know the defence met fewer texts: that is said of their table, not of the ordinary one."""
+    found = report(ddm(50, 50), ddm(60, 40, attack="pwws"), ddm(5, 5, attack="steering", mode="defence-aware"))
+    assert found.doubted(table(found)) == {}
+    assert found.doubted(table(found, "defence-aware")) == {"ddm": "worst case on fewer texts"}
+
+
+def test_doubts_that_forbid_a_ranking_are_doubts() -> None:
+    assert set(DOUBTS) > UNRANKED
 
 
 # Tables

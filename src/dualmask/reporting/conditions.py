@@ -4,7 +4,7 @@
 import json
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 
-from dualmask.reporting.entries import PLAIN, Entry, Run, Worst, defence_options, plain_rows, training_facts
+from dualmask.reporting.entries import PLAIN, Entry, Key, Run, Worst, defence_options, plain_rows, training_facts
 from dualmask.reporting.findings import Finding, counted, named, options, setting
 
 Entries = Sequence[Entry]
@@ -70,10 +70,12 @@ def texts_differ(entries: Entries) -> Iterator[Finding]:
         if group[0].key.mode == "transfer-successful" or len(set(found.values())) < 2:
             continue
         least, most = min(found, key=lambda key: len(found[key])), max(found, key=lambda key: len(found[key]))
+        scores = ", calibrated scores" if most.scores == "calibrated" else ""
         yield Finding("texts differ", "caution",
-                      f"{most.data}, {most.encoder}, {most.mode}: the figures of this table stand on different texts, "
-                      f"from {counts(found[least])} ({least.defence} under {least.attack}) to {counts(found[most])} "
-                      f"({most.defence} under {most.attack}). Columns and rows can't be compared figure by figure.",
+                      f"{most.data}, {most.encoder}, {most.mode}{scores}: the figures of this table stand on different "
+                      f"texts, from {counts(found[least])} ({least.defence} under {least.attack}) to "
+                      f"{counts(found[most])} ({most.defence} under {most.attack}). Columns and rows can't be compared "
+                      "figure by figure.",
                       tuple(found))
 
 
@@ -97,7 +99,12 @@ def short_worst(entries: Entries, worst: Sequence[Worst]) -> Iterator[Finding]:
                           f"over the {counted(texts, 'text')} and {counted(len(case.seeds), 'seed')} that all of them "
                           f"have, while {largest.key.attack} alone was measured on {counted(most, 'text')} and "
                           f"{counted(len(largest.runs), 'seed')}"
-                          f"{seeds}. It may lie above a single attack.", case.keys)
+                          f"{seeds}. It may lie above a single attack.", own_keys(case))
+
+
+def own_keys(case: Worst) -> tuple[Key, ...]:
+    """The entries that stand in a table beside this worst case: ordinary attacks have one of their own."""
+    return tuple(key for key in case.keys if case.scope == "adaptive" or key.mode == "defence-aware")
 
 
 def several_plain(entries: Entries) -> Iterator[Finding]:
@@ -120,7 +127,7 @@ def mixed_presets(entries: Entries) -> Iterator[Finding]:
             key = group[0].key
             yield Finding("presets mixed", "caution",
                           f"{key.data}, {key.encoder}, {key.mode}: the attacks have different presets "
-                          f"({', '.join(presets)}); columns of this table follow different rules.",
+                          f"({', '.join(presets)}); columns of one table follow different rules.",
                           tuple(one.key for one in group))
 
 

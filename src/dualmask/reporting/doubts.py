@@ -14,11 +14,14 @@ from dualmask.reporting.conditions import (
     stand_ins,
     texts_differ,
 )
-from dualmask.reporting.entries import PLAIN, Entry, Share, Worst, plain_rows
+from dualmask.reporting.entries import PLAIN, Entry, Key, Share, Worst, plain_rows
 from dualmask.reporting.findings import CHECKS, WIDE, Finding, Severity, named, percent, points, setting
 from dualmask.reporting.reported import ReportedTable
 
 ORDER: Sequence[Severity] = ("serious", "caution", "note")
+UNRANKED = frozenset({  # where serious: accuracy under attack may flatter the defence, or can't be compared
+    "an illusion of scores", "transfer beats adaptive", "hardly any query", "stopped by the budget",
+    "always the same answer", "no adaptive attack", "unfinished", "worst case on fewer texts", "settings differ"})
 SLACK = 0.01  # a point: less is no sign
 SEVERAL = 0.03  # points between raw and calibrated scores
 MANY = 3  # times that a sign is told in full
@@ -41,14 +44,23 @@ def find_doubts(entries: Entries, worst: Sequence[Worst], reported: ReportedTabl
 def merged(found: Iterable[Finding]) -> Iterator[Finding]:
     """A sign that shows in many numbers is told once, with the first of them."""
     groups: dict[tuple[str, Severity], list[Finding]] = {}
-    for one in found:
+    for one in said_once(found):
         groups.setdefault((one.name, one.severity), []).append(one)
     for (name, severity), same in groups.items():
         if len(same) <= MANY:
             yield from same
         else:
             keys = dict.fromkeys(key for one in same for key in one.keys)
-            yield Finding(name, severity, f"{same[0].text} So it is {len(same) - 1} times more.", tuple(keys))
+            yield Finding(name, severity, f"{same[0].text} The same shows {len(same) - 1} times more.", tuple(keys))
+
+
+def said_once(found: Iterable[Finding]) -> Iterator[Finding]:
+    """What is found again in the same words, as in tables of raw and of calibrated scores, is one finding."""
+    groups: dict[tuple[str, Severity, str], dict[Key, None]] = {}
+    for one in found:
+        groups.setdefault((one.name, one.severity, one.text), {}).update(dict.fromkeys(one.keys))
+    for words, keys in groups.items():
+        yield Finding(*words, tuple(keys))
 
 
 def classifiers(entries: Entries) -> Iterator[Entries]:
@@ -126,16 +138,19 @@ def weaker(
 
 
 def calibration(entries: Entries) -> Iterator[Finding]:
-    by_key = {one.key: one for one in entries}
-    for one in entries:
-        raw = by_key.get(one.key._replace(scores="raw"))
-        if one.key.scores == "raw" or raw is None or not (one.robust and raw.robust):
-            continue
-        if raw.robust.mean - one.robust.mean > SEVERAL:
+    """Figures that calibrated scores bring down, all of a classifier together; the doubt is about the raw ones."""
+    for group in classifiers(entries):
+        raw = {(one.key.attack, one.key.mode): one for one in group if one.key.scores == "raw" and one.robust}
+        falls = [(before, one) for one in group if one.key.scores == "calibrated"
+                 and (before := raw.get((one.key.attack, one.key.mode))) and robust(before) - robust(one) > SEVERAL]
+        if falls:
+            key = group[0].key
+            told = ", ".join(f"{points(robust(before))} to {points(robust(one))} under {one.key.mode} {one.key.attack}"
+                             for before, one in falls)
             yield Finding("an illusion of scores", "serious",
-                          f"{named(raw.key)}: accuracy falls from {points(raw.robust.mean)} to "
-                          f"{points(one.robust.mean)} when the attack sees calibrated scores. The higher figure comes "
-                          "from over- or under-confident scores, not from robustness.", (raw.key, one.key))
+                          f"{key.defence} ({key.data}, {key.encoder}): accuracy falls from {told} when the attack sees "
+                          "calibrated scores. What is lost came from over- or under-confident scores, not from "
+                          "robustness.", tuple(before.key for before, _ in falls))
 
 
 def adaptive_missing(entries: Entries) -> Iterator[Finding]:

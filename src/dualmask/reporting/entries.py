@@ -122,7 +122,7 @@ def entries(cells: Iterable[CellRecords]) -> list[Entry]:
         cell = records.cell
         key = Key(cell.data, cell.encoder, cell.defence, cell.attack, cell.mode, cell.scores)
         groups.setdefault(key, []).append(records)
-    return [entry(key, groups[key]) for key in sorted(groups)]
+    return [entry(key, groups[key]) for key in sorted(groups, key=lambda key: (*key[:5], key.scores != "raw"))]
 
 
 def entry(key: Key, cells: Sequence[CellRecords]) -> Entry:

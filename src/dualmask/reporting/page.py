@@ -26,6 +26,7 @@ from dualmask.reporting.specimens import card, specimens
 
 EXAMPLES = {"adaptive": 12, "defence-aware": 6}  # of a table; of other modes fewer
 OTHER_EXAMPLES, MOST_EXAMPLES, OPEN_EXAMPLES = 4, 60, 6
+Row = tuple[Line, Share, Share]  # with its accuracy before and under the attacks that a headline is about
 HEADLINES = 3  # rows that the words on top name, beside plain
 # Nothing may run or be loaded, whatever a text holds that escaped our escaping
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -87,25 +88,36 @@ def tints_of(report: Report) -> dict[str, int]:
 def headline(report: Report, tints: Mapping[str, int]) -> str:
     """What was found, in words: one paragraph for each classifier's adaptive table, or for the first there is."""
     chosen = [table for table in report.tables if table.mode == "adaptive" and table.scores == "raw"]
-    return "".join(headline_of(table, tints) for table in chosen or report.tables[:1])
+    return "".join(headline_of(table, tints, report.doubted(table)) for table in chosen or report.tables[:1])
 
 
-def headline_of(table: Table, tints: Mapping[str, int]) -> str:
+def headline_of(table: Table, tints: Mapping[str, int], doubted: Mapping[str, str]) -> str:
+    """The best rows; one that a serious doubt is about is not among them, but is named with the doubt."""
     column = table.leading
-    order = sorted(((line, *both) for line in table.lines if (both := line.both(column))),
+    every = sorted(((line, *both) for line in table.lines if (both := line.both(column))),
                    key=lambda one: (one[0].defence == table.plain, -one[2].mean))
-    if not order:
+    if not every:
         return ""
+    order = [one for one in every if one[0].defence not in doubted]
     named = [*order[:HEADLINES], *(one for one in order[HEADLINES:] if one[0].defence == table.plain)]
-    first = named[0][0]
     left = f"; {counted(len(order) - len(named), 'more defence')} below" if len(order) > len(named) else ""
+    words = f"{told(table, named)}{left}.{compared(table, named[0][0], column)} " if named else ""
     bars = "".join(bar(line.defence, tints[line.defence], clean, robust) for line, clean, robust in named)
     return (f'<div class="headline"><p class="where">{shown(table.data)}, {shown(table.encoder)}</p>'
-            f"<p>{told(table, named)}{left}.{compared(table, first, column)}</p>"
+            f"<p>{words}{unranked([one for one in every if one not in order], doubted)}</p>"
             f'<div class="bars" aria-hidden="true">{bars}</div></div>\n')
 
 
-def told(table: Table, rows: Sequence[tuple[Line, Share, Share]]) -> str:
+def unranked(rows: Sequence[Row], doubted: Mapping[str, str]) -> str:
+    if not rows:
+        return ""
+    names = [f"{shown(line.defence)} ({percent(robust.mean)}; {shown(doubted[line.defence])})"
+             for line, _, robust in rows[:HEADLINES]]
+    more = f" and {counted(len(rows) - HEADLINES, 'more defence')}" if len(rows) > HEADLINES else ""
+    return f'Not ranked, because of <a href="#doubts">serious doubts</a>: {", ".join(names)}{more}.'
+
+
+def told(table: Table, rows: Sequence[Row]) -> str:
     """Rows in words, the first at length; what they stand on once if it is the same, else row by row."""
     bases = [f"on {stands_on(robust)}" for _, _, robust in rows]
     same = len(set(bases)) == 1
@@ -166,7 +178,7 @@ def doubts(report: Report) -> str:
 def tables(report: Report) -> str:
     parts = []
     for table in report.tables:
-        content = main_table(table)
+        content = main_table(table, report.doubted(table))
         tests = paired_table(table)
         more = f"<details><summary>What the attacks cost</summary>{cost_table(table)}</details>"
         if tests:

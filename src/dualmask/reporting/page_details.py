@@ -8,7 +8,7 @@ from dualmask.reporting.entries import Entry, training_facts
 from dualmask.reporting.findings import counted
 from dualmask.reporting.page_tables import simple_table
 from dualmask.reporting.report import Report
-from dualmask.reporting.report_tables import IDENTITY, MODE_WORDS
+from dualmask.reporting.report_tables import IDENTITY, MODE_WORDS, mode_name
 from dualmask.reporting.side_by_side import missing_lines
 
 MOST_ROWS = 200  # of a table about settings
@@ -42,7 +42,7 @@ def glossary() -> str:
 
 def provenance(report: Report) -> str:
     """Versions and machines, then every setting that the files of records name."""
-    facts = [[name, "; ".join(values)] for name, values in report.about.items()]
+    facts = [[name, "; ".join(values)] for name, values in report.about.items() if name != "training"]  # told below
     parts = [simple_table(["fact", "found in the records"], facts, label="Software and machines")] if facts else []
     headers = [(run.records.cell, run.records.header) for entry in report.entries for run in entry.runs]
     classifiers = unique([cell.defence, cell.data, cell.encoder, str(cell.seed), settings(header.get("defence")),
@@ -97,6 +97,4 @@ def missing(report: Report) -> str:
 
 
 def cell_name(entry: Entry, seed: int | None = None) -> str:
-    key = entry.key
-    scores = ["calibrated scores"] if key.scores == "calibrated" else []
-    return ", ".join([*key[:5], *scores, *([] if seed is None else [f"seed {seed}"])])
+    return ", ".join([*entry.key[:4], mode_name(entry.key), *([] if seed is None else [f"seed {seed}"])])

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables of a report's page: accuracy under attack, paired tests, costs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from dualmask.reporting.axes import shown
 from dualmask.reporting.comparison import PairedTest, listed
@@ -11,10 +11,11 @@ from dualmask.reporting.report import Gap, Line, Report, Table
 from dualmask.reporting.report_tables import (
     COST,
     DETECTION,
-    MODE_WORDS,
     attack_names,
     defence_cost_rows,
     detection_rows,
+    doubt_lines,
+    mode_words,
     number,
     probability,
     table_title,
@@ -23,7 +24,7 @@ from dualmask.reporting.report_tables import (
 BETTER, WORSE = "†", "‡"
 
 
-def main_table(table: Table) -> str:
+def main_table(table: Table, doubted: Mapping[str, str]) -> str:
     """Defences in rows, attacks in columns, with what a paper reports below what was measured."""
     off = any(line.undefended for line in table.lines)
     heads = ["<th scope=\"col\">defence</th>", '<th scope="col">CLA<small>clean, defence on</small></th>']
@@ -32,9 +33,9 @@ def main_table(table: Table) -> str:
     heads += ['<th scope="col">CLA off<small>clean, defence off</small></th>'] if off else []
     rows = zero_row(table, off=off) if table.zero_by_construction else ""
     rows += "".join(table_row(table, line, off=off) for line in table.lines)
-    caption = MODE_WORDS[table.mode]
+    caption = mode_words(table)
     return scrolling("".join(heads), rows, caption=f"{caption[0].upper()}{caption[1:]}", label=table_title(table),
-                     classes="main") + notes(table)
+                     classes="main") + notes(table, doubted)
 
 
 def worst_first(table: Table) -> list[str]:
@@ -142,15 +143,16 @@ def short_of(line: Line, column: str) -> str:
     return f'<small class="warn">{", ".join(parts)}</small>' if parts else ""
 
 
-def notes(table: Table) -> str:
+def notes(table: Table, doubted: Mapping[str, str]) -> str:
     """What the signs of a table mean, those that it has."""
     lines = ["All figures are per cent of texts; [brackets] hold the 95 % interval over texts (Wilson)."]
     lines += [f"{shown(told)}." for told in attack_names(table)]
     if any(share.deviation is not None for line in table.lines if (share := line.clean)):
         lines.append("± is the standard deviation over training seeds.")
     if any(table.place(line.defence, column) for line in table.lines for column in table.columns):
-        lines.append("The best of each attack is <b>bold</b>, the second <u>underlined</u>; a difference inside the "
+        lines.append("The highest of each attack is <b>bold</b>, the second <u>underlined</u>; a difference inside the "
                      "intervals is no ranking.")
+    lines += [shown(line) for line in doubt_lines(doubted)]
     if any(test.significant for test in table.tests.values()):
         lines.append(f"{BETTER} better and {WORSE} worse than plain on the same texts (exact paired test, p &lt; 0.05 "
                      "after Holm's correction over this table, and the bootstrap interval over texts and seeds leaves "
@@ -173,6 +175,14 @@ def simple_table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, label: 
     body = "".join(f'<tr><th scope="row">{shown(first)}</th>' + "".join(f"<td>{shown(cell)}</td>" for cell in rest)
                    + "</tr>" for first, *rest in rows)
     return scrolling(head, body, caption=label, label=label, classes="plainly")
+
+
+def narrowed(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Without data and encoder where these are the same in all rows, as the page's beginning tells."""
+    heads, *body = rows
+    kept = [place for place, name in enumerate(heads)
+            if name not in ("data", "encoder") or len({row[place] for row in body}) > 1]
+    return [[row[place] for place in kept] for row in rows]
 
 
 def paired_table(table: Table) -> str:
@@ -210,12 +220,12 @@ def cost_table(table: Table) -> str:
 
 def defence_cost_table(report: Report) -> str:
     """What defences cost."""
-    heads, *rows = defence_cost_rows(report)
+    heads, *rows = narrowed(defence_cost_rows(report))
     return f'<p class="notes">{shown(COST)}</p>\n' + simple_table(heads, rows, label="What defences cost")
 
 
 def detection_table(report: Report) -> str:
     """What detectors flagged."""
-    heads, *rows = detection_rows(report)
+    heads, *rows = narrowed(detection_rows(report))
     return f'<p class="notes">{shown(DETECTION)}</p>\n' + simple_table(
         heads, rows, label="Detectors, in per cent; [brackets] hold the 95 % interval over texts (Wilson)")

@@ -8,7 +8,7 @@ from dualmask.evaluation.records import MODES, CellRecords, Loaded, Mode, Scores
 from dualmask.reporting.comparison import PairedTest, paired_tests
 from dualmask.reporting.costs import Cost, costs
 from dualmask.reporting.detections import Detected, detections
-from dualmask.reporting.doubts import find_doubts
+from dualmask.reporting.doubts import UNRANKED, find_doubts
 from dualmask.reporting.entries import (
     PLAIN,
     WORST,
@@ -145,6 +145,16 @@ class Report:
     reported: ReportedTable
     records: int
     about: Mapping[str, tuple[str, ...]]  # versions, revisions and machines found in the headers
+
+    def doubted(self, table: Table) -> dict[str, str]:
+        """Defences that no summary may praise: those with serious doubts that bear on a ranking, with their names."""
+        grave = [one for one in self.doubts if one.severity == "serious" and one.name in UNRANKED]
+        found: dict[str, str] = {}
+        for line in (line for line in table.lines if line.defence != table.plain):
+            keys = {one.key for one in line.entries.values()}
+            if names := dict.fromkeys(one.name for one in grave if keys.intersection(one.keys)):
+                found[line.defence] = ", ".join(names)
+        return found
 
 
 def build_report(

@@ -8,12 +8,13 @@ from dualmask.reporting.report_tables import (
     COST,
     DETECTION,
     LEGEND,
-    MODE_WORDS,
     defence_cost_rows,
     detail_rows,
     detection_rows,
+    doubt_lines,
     headline,
     main_rows,
+    mode_words,
     one_line,
     rendered,
     reported_rows,
@@ -38,7 +39,7 @@ def markdown(report: Report, *, note: str = "", pictures: Mapping[str, str] | No
         if len(rows) > 1:
             parts += [f"## {heading}", words, rendered(rows)]
     for table in report.tables:
-        parts += table_parts(table)
+        parts += table_parts(table, report.doubted(table))
     if report.detections:
         parts += ["## Detection", DETECTION, rendered(detection_rows(report))]
     parts += ["## What defences cost", COST, rendered(defence_cost_rows(report))]
@@ -61,10 +62,11 @@ def problem_lines(report: Report) -> list[str]:
     return ["## Files that are not in this report", "\n".join(f"* {one_line(one)}" for one in report.problems)]
 
 
-def table_parts(table: Table) -> Iterator[str]:
+def table_parts(table: Table, doubted: Mapping[str, str]) -> Iterator[str]:
     yield f"## {table_title(table)}"
-    yield f"CAA in points; {MODE_WORDS[table.mode]}."
+    yield f"CAA in points; {mode_words(table)}."
     yield rendered(main_rows(table))
+    yield from map(one_line, doubt_lines(doubted))
     yield rendered(detail_rows(table))
     yield from settings_line(table)
     if table.reasons:

@@ -72,6 +72,10 @@ def mode_name(table: Table | Key) -> str:
     return table.mode + (", calibrated scores" if table.scores == "calibrated" else "")
 
 
+def mode_words(table: Table) -> str:
+    return MODE_WORDS[table.mode] + (", and sees calibrated scores" if table.scores == "calibrated" else "")
+
+
 def table_title(table: Table) -> str:
     return f"{table.data}, {table.encoder}: {mode_name(table)}"
 
@@ -101,6 +105,13 @@ def one_line(text: str) -> str:
     return text.translate(SHOWN).replace("<", "&lt;")
 
 
+def doubt_lines(doubted: Mapping[str, str]) -> Iterator[str]:
+    """What is to be read beside a table's highest figures."""
+    if doubted:
+        told = ", ".join(f"{name} ({why})" for name, why in doubted.items())
+        yield f"There are serious doubts about the figures of {told}."
+
+
 def settings_line(table: Table) -> Iterator[str]:
     """What the headers say of how the attacks were run; where rows differ, each value with its rows."""
     told = []
@@ -127,7 +138,8 @@ def attack_names(table: Table) -> list[str]:
         header = one.runs[0].records.header
         name, changed = str(header.get("attack") or one.key.attack), header.get("changed")
         options = [f"{key} {value}" for key, value in changed.items()] if isinstance(changed, Mapping) else []
-        if options or name != one.key.attack:
+        options += [f"preset {header['preset']}"] if header.get("preset") else []
+        if changed or name != one.key.attack:
             told[f"{one.key.attack} is {name}" + (f" with {', '.join(options)}" if options else "")] = None
     return list(told)
 

@@ -93,8 +93,8 @@ def unfinished_lines(report: Report) -> Iterator[str]:
     for one in report.entries:
         for run in one.runs:
             if run.missing:
-                yield (f"{', '.join(one.key[:5])}, seed {run.seed}: {run.missing:,} of {run.records.wanted:,} texts "
-                       "still to be attacked; its figure stands on those that are there")
+                yield (f"{', '.join([*one.key[:4], mode_name(one.key)])}, seed {run.seed}: {run.missing:,} of "
+                       f"{run.records.wanted:,} texts still to be attacked; its figure stands on those that are there")
 
 
 def short_rows(report: Report) -> list[list[str]]:

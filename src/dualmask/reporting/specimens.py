@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from dualmask.reporting.axes import shown
 from dualmask.reporting.entries import PLAIN, Entry, Key, label_names
+from dualmask.reporting.report_tables import mode_name
 from dualmask.results import HELD, AttackResult, Spans
 from dualmask.text.columns import Text
 from dualmask.text.differences import SHOWN, Span, differences, foreign, joined
@@ -110,7 +111,7 @@ def card(specimen: Specimen) -> str:
     first = specimen.sides[0]
     truth = named(first.result.label, first.labels)
     head = (f"<header><h4>{shown(specimen.why)}</h4><p>text {first.result.index:,} under {shown(first.key.attack)}, "
-            f"{shown(specimen.sides[-1].key.mode)}; its class is <b>{shown(truth)}</b></p></header>")
+            f"{shown(mode_name(specimen.sides[-1].key))}; its class is <b>{shown(truth)}</b></p></header>")
     return (f'<article class="specimen">{head}<div class="sides">'
             f'{"".join(side_card(side, truth) for side in specimen.sides)}</div></article>\n')
 
@@ -152,7 +153,7 @@ def answer(label: str, probability: float | None, truth: str) -> str:
 
 
 def hidden_note(result: AttackResult) -> str:
-    if result.hidden is None and result.hidden_after is None:
+    if not result.hidden and not result.hidden_after:
         return ""
     counts = [len(joined(span[:2] for span in spans)) for spans in (result.hidden or (), result.hidden_after or ())]
     return f"; hidden places: {counts[0]} before, {counts[1]} after"
