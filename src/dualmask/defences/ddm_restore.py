@@ -63,9 +63,8 @@ class DDMRestoreOptions(VotingOptions):
 class DDMRestore(Voting, Ascent):
     """Restore, then mask: misspelt words are put right, synonyms read as one, and only what stays unknown is masked.
 
-    Idea: this library's own, after DDM, whose rarity of word pieces misses typing errors and masks evidence instead.
-    An unknown word is the better sign, and mostly the right one can be told. Others are read as the mean of their
-    synonyms, so that a swap moves them little, and the network is trained against the worst of swaps.
+    Idea: our own, after DDM, whose rarity of pieces misses typing errors and masks evidence. An unknown word is the
+    better sign. Others are read as the mean of their synonyms, and the network is trained against the worst swaps.
     Acts at: training_view and inference_view (the text, word by word; then masks, their position zero), harden (in
     half of the training texts words become those synonyms that by the gradient hurt most), learn (FreeLB's steps).
     Deviations: DDM masks a fixed share of tokens by rarity, this one what is unknown. In training half of the texts
@@ -77,7 +76,8 @@ class DDMRestore(Voting, Ascent):
     family: ClassVar[Family] = "masking"
     passes: ClassVar[str] = "1"
     Options = DDMRestoreOptions
-    presets: ClassVar = {"recommended": Preset({}, {}), "vote": Preset({"votes": 10, "decision": "vote"}, {}),
+    presets: ClassVar = {"recommended": Preset({}, {"epochs": 10}),  # what is made so hard is learned later
+                         "vote": Preset({"votes": 10, "decision": "vote"}, {"epochs": 10}),
                          "restore": Preset({"synonyms": "none", "worst_share": 0.0, "steps": 0}, {})}
     step_size, start, bound = 0.1, 0.05, 0.0  # of the steps, of FreeLB's first one; no bound
     options: DDMRestoreOptions
