@@ -383,11 +383,11 @@ def test_two_thousand_words_take_reasonable_time(
         limit["queries"] = 300 if inside else 2600  # a real victim reads it all each time
     if name == "misprint":
         limit["letters"] = "near"  # so few words are there that almost all errors are put right, 300 queries go far
-    began = time.perf_counter()
+    began = time.process_time()  # of this process alone, whatever else the machine does
     one = run(victim, build(name, preset, **limit), [example])[0]
-    took = time.perf_counter() - began
+    took = time.process_time() - began
     assert one.outcome in ("failed", "out-of-queries", "succeeded") and one.words == 2000
-    assert took < 20, f"{took:.1f} s"
+    assert took < 40, f"{took:.1f} s"  # work that grows with the square of the words takes minutes
 
 
 @pytest.mark.parametrize("name", ["textfooler", "fgpm", "hotflip", "textbugger", "pwws"])
