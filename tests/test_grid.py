@@ -245,6 +245,11 @@ def test_only_some_cells_with_what_they_need(write: Write) -> None:
         "rotten-tomatoes.minilm.ddm.textfooler.transfer.1.jsonl"]
     with pytest.raises(OptionError, match=r"no cell's name contains 'ddm\.textfoler'.*textfooler\.adaptive\.0"):
         make_plan(small(write), only="ddm.textfoler")
+    several = make_plan(small(write, seeds=(0, 1)), only="plain.textfooler.adaptive.1,ddm.textfooler")
+    assert [task.cell.file_name for task in several.tasks] == [
+        "rotten-tomatoes.minilm.ddm.textfooler.adaptive.0.jsonl",
+        "rotten-tomatoes.minilm.plain.textfooler.adaptive.1.jsonl",
+        "rotten-tomatoes.minilm.ddm.textfooler.adaptive.1.jsonl"]
 
 
 # The grids that come along

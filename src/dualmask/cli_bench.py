@@ -24,7 +24,8 @@ def bench(
     out: Annotated[Path | None, typer.Option(
         help="Folder of the results; what is there already is kept. results/NAME unless given.")] = None,
     only: Annotated[str, typer.Option(
-        metavar="TEXT", help="Just the cells whose names have it in them, e.g. ddm.textfooler.")] = "",
+        metavar="TEXT", help="Just the cells whose names have it in them, e.g. ddm.textfooler; several between "
+                             "commas.")] = "",
     minutes: Annotated[float | None, typer.Option(min=0, help="Begin nothing new after so many.")] = None,
     deadline: Annotated[float | None, typer.Option(
         min=0, metavar="SECONDS", help="Stop after so many, whatever is under way; the same command goes on.")] = None,

@@ -24,7 +24,8 @@ def run_grid(
 ) -> Outcome:
     """Fill the cells of a grid that `out` lacks; one that fails is listed and the others go on.
 
-    only: just the cells whose names contain it, and what they need. minutes: begin nothing new after so many.
+    only: just the cells whose names contain it, or one of several between commas, and what they need.
+    minutes: begin nothing new after so many.
     deadline: stop after so many seconds, whatever is under way; what was recorded stays, and the next run goes on.
     workers: processes that share the cells, for a GPU that one can't keep busy.
     """

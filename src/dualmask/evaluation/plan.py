@@ -52,7 +52,8 @@ class Plan:
 def make_plan(grid: Grid, *, only: str = "") -> Plan:
     """The first seed of everything comes before the second; of what is compared, the plain classifier comes first.
 
-    only: leave out the cells whose names don't contain it, but for those whose texts are needed.
+    only: leave out the cells whose names don't contain it, or any of several parts between commas; but for those
+    whose texts are needed.
     """
     plain = grid.plain or DefenceEntry(name="plain", defence="plain", preset="recommended", training=grid.training)
     source = plain if set(grid.modes) & set(TRANSFER) else None
@@ -95,7 +96,8 @@ def aware_attacks(grid: Grid, defence: DefenceEntry) -> Sequence[AttackEntry]:
 
 
 def chosen(jobs: Sequence[Job], only: str) -> Iterator[Job]:
-    wanted = {task.cell for job in jobs for task in job.tasks if only in task.cell.file_name}
+    wanted = {task.cell for job in jobs for task in job.tasks if any(
+        part in task.cell.file_name for part in only.split(","))}
     wanted |= {task.source for job in jobs for task in job.tasks if task.cell in wanted and task.source}
     for job in jobs:
         if kept := tuple(task for task in job.tasks if task.cell in wanted):
