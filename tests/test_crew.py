@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from dualmask.cli import app
 from dualmask.errors import OptionError
 from dualmask.evaluation.bench import run_grid
-from dualmask.evaluation.crew import Crew
+from dualmask.evaluation.crew import Crew, Member
 from dualmask.evaluation.filling import Watch
 from dualmask.evaluation.grid import read_grid
 from dualmask.evaluation.plan import Job, Task, make_plan
@@ -68,11 +68,12 @@ def test_records_are_those_of_one_process(toy: Path) -> None:
 class Killer(Crew):
     """Kills the first process that begins a cell."""
 
-    def hear(self, member: object) -> None:
-        super().hear(member)  # type: ignore[arg-type]
-        if not self.outcome.failures and self.standings and member in self.members:
-            member.process.kill()  # type: ignore[attr-defined]
-            member.process.join()  # type: ignore[attr-defined]
+    def hear(self, member: Member) -> bool:
+        news = super().hear(member)
+        if not self.outcome.failures:
+            member.process.kill()
+            member.process.join()
+        return news
 
 
 def test_a_process_that_dies_costs_its_cell_and_no_other(toy: Path) -> None:

@@ -68,15 +68,17 @@ class Crew(Run):
         self.training: dict[str, Cell] = {}  # jobs whose classifier is being trained, and the cell it is trained for
 
     def fill_all(self) -> None:
+        news = True
         try:
             while True:
-                for job, task in self.ready(self.size - sum(one.task is not None for one in self.members)):
+                free = self.size - sum(one.task is not None for one in self.members)
+                for job, task in self.ready(free) if news else ():
                     self.give(job, task)
                 busy = {one.pipe: one for one in self.members if one.task is not None}
                 if not busy:
                     break
-                for pipe in wait(list(busy)):
-                    self.hear(busy[pipe])  # type: ignore[index]
+                heard = [self.hear(busy[pipe]) for pipe in wait(list(busy))]  # type: ignore[index]
+                news = any(heard)
         finally:
             for one in self.members:
                 one.process.terminate()
@@ -113,25 +115,28 @@ class Crew(Run):
         member = next((one for one in free if one.job == job.name), [*free, self.members[-1]][0])
         member.task, member.job = task, job.name
         known = {cell: self.standings[cell] for cell in (task.cell, task.source) if cell in self.standings}
-        member.pipe.send(Order(replace(job, tasks=(task,)), known, seconds_left()))
+        with suppress(ConnectionError):  # it is gone, as will be heard
+            member.pipe.send(Order(replace(job, tasks=(task,)), known, seconds_left()))
 
-    def hear(self, member: Member) -> None:
+    def hear(self, member: Member) -> bool:
+        """Whether it may let another cell begin: most of what is told are single texts."""
         assert member.task is not None
         try:
             found: Event | Filled = member.pipe.recv()
         except (EOFError, ConnectionError):
             self.lost(member)
-            return
+            return True
         if isinstance(found, Filled):
             self.ended(member.task, found)
             member.task = None
-            return
+            return True
         name, told = found
         if isinstance(job := told[0], Job):  # with one task there; here it has all of them
             told = next(one for one in self.plan.jobs if one.name == job.name), *told[1:]
             if name == "trained":
                 self.training.pop(job.name, None)
         getattr(self.watch, name)(*told)
+        return name == "trained"
 
     def ended(self, task: Task, found: Filled) -> None:
         self.standings[task.cell] = found.standing
