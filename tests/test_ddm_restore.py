@@ -3,6 +3,7 @@
 
 import random
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -216,6 +217,22 @@ def test_training_texts_are_read_once(encode: Encode, monkeypatch: pytest.Monkey
     assert times() == len(set(texts)) and times() == 0
     defence.fit(examples, encode)
     assert times() == len(set(texts))  # other words may be known now
+
+
+def test_a_copy_shows_the_same(encode: Encode) -> None:
+    """Copies number words anew, so that numbers which the first one remembers mean nothing to them."""
+    defence = made(encode, synonyms="mixture", votes=6)
+    texts = ["the story was wonderful .", "a clumsy picture , qzxvkj"]
+    for text in texts:  # words get their numbers in another order than below
+        defence.training_view([text], [1], encode, torch.Generator().manual_seed(0))
+        defence.inference_view([text] * 6, range(6), encode, CPU)
+    other = deepcopy(defence)
+    for text in reversed(texts):
+        one, two = (each.inference_view([text] * 6, range(6), encode, CPU) for each in (defence, other))
+        assert torch.equal(one.input_ids, two.input_ids)
+        one, two = (each.training_view([text], [1], encode, torch.Generator().manual_seed(1))
+                    for each in (defence, other))
+        assert torch.equal(one.input_ids, two.input_ids)
 
 
 @pytest.mark.parametrize(("steps", "passes"), [(0, [False]), (3, [True, True, True])])
