@@ -137,7 +137,7 @@ class Drafts:
         return self._candidates[word]
 
     def _read(self, word: str, core: str) -> str:
-        """A word as it is read: taken for as it is written if its letters by themselves are, which holds but for few."""
+        """A word as it is read; as it is written if its letters by themselves are, which is right but for very few."""
         if core not in self._stays:
             self._stays[core] = self.rewriting(core) == core
         return word if self._stays[core] else str(self.rewriting(word)).strip()
