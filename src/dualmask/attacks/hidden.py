@@ -86,7 +86,7 @@ class HiddenOracle:
 
     def _answers(self, items: Sequence[Text]) -> list[Hidden]:
         view = self.classifier.first_view(items)
-        scores = torch.zeros(view.masks.shape) if view.scores is None else view.scores
+        scores = torch.zeros_like(view.masks, dtype=torch.float) if view.scores is None else view.scores
         found = []
         for spans, body, masks, values in zip(
                 view_spans(self.classifier, items, view), view.body, view.masks, scores, strict=True):
