@@ -155,6 +155,18 @@ def test_settings_that_clash_are_named(toy: Path) -> None:
     assert set(reasons) == {f"{PLAIN}.jsonl"} and f"{PLAIN}.jsonl, line 2: not a record" in reasons[f"{PLAIN}.jsonl"]
 
 
+def test_records_from_before_a_setting_came_up_have_its_default(toy: Path) -> None:
+    first, *rest = record(toy, PLAIN).read_text().splitlines()
+    header = json.loads(first)
+    assert header["about"]["training"]["training"].pop("keep") == "best"
+    record(toy, PLAIN).write_text("\n".join([json.dumps(header), *rest]) + "\n")
+    assert not run(toy).failures
+    header["about"]["training"]["training"]["keep"] = "last"
+    record(toy, PLAIN).write_text("\n".join([json.dumps(header), *rest]) + "\n")
+    reason, = {one.reason for one in run(toy).failures}
+    assert "keep: 'last' there, 'best' now" in reason
+
+
 def test_other_data_are_never_mixed_in(toy: Path) -> None:
     """Neither by cells that are finished or begun, nor by new ones of the same name beside them."""
     path, begun = toy / "data" / "test.csv", record(toy, DDM)

@@ -136,6 +136,13 @@ def test_training_learns_and_records_what_it_did(tiny: Tiny, data: Dataset, tmp_
     assert not checkpoints.found(tmp_path / "m")
 
 
+def test_the_last_epoch_can_be_kept(tiny: Tiny, data: Dataset) -> None:
+    """Though none is better than the first, and whatever patience says."""
+    classifier = train(data, encoder=tiny("bert"), progress=False, training={
+        **FAST, "epochs": 4, "patience": 2, "learning_rate": 0.0, "keep": "last"})
+    assert (classifier.facts["best_epoch"], classifier.facts["epochs_run"]) == (4, 4)
+
+
 def test_training_stops_when_patience_ends(tiny: Tiny, data: Dataset) -> None:
     classifier = train(data, encoder=tiny("bert"), progress=False,
                        training={**FAST, "epochs": 30, "patience": 2, "learning_rate": 0.0})

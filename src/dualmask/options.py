@@ -114,6 +114,7 @@ class TrainingOptions:
     clip: Literal["norm", "value", "none"] = "norm"
     clip_at: float = 1.0
     patience: int = 2  # epochs without a better validation accuracy before training stops; 0: never stop early
+    keep: Literal["best", "last"] = "best"  # the weights of which epoch, by validation accuracy; last: no early stop
     validation_share: float = 0.1  # held out, stratified, where the data has no validation part
     validate: Literal["defended", "plain"] = "defended"
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 on a GPU that has it

@@ -218,9 +218,9 @@ class Run:
             accuracy = float(self.accelerator.reduce(torch.tensor(accuracy).to(self.accelerator.device), "mean"))
         ready = self.classifier.defence.is_ready(state.epoch)
         state.epoch, state.batch = state.epoch + 1, 0
-        if (ready and accuracy > state.best_accuracy) or (not self.best and state.epoch == self.settings.epochs):
-            state.best_accuracy, state.best_epoch, state.waited = accuracy, state.epoch, 0
-            state.best_ready = ready
+        better = accuracy > state.best_accuracy or self.settings.keep == "last"
+        if (ready and better) or (not self.best and state.epoch == self.settings.epochs):
+            state.best_accuracy, state.best_epoch, state.best_ready, state.waited = accuracy, state.epoch, ready, 0
             self.best = network_state(self.classifier.network)
         elif ready:
             state.waited += 1

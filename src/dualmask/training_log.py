@@ -86,7 +86,7 @@ class Reporter:
     def end(self, state: "Progress", accuracy: float, *, epochs: int) -> None:
         """Show and write what the epoch came to, and whether training stops before all of them."""
         mean = self.mean(state) if self.count else None  # none where a resumed epoch had nothing left to train on
-        best = " (best so far)" if state.best_epoch == state.epoch else ""
+        best = " (kept so far)" if state.best_epoch == state.epoch else ""
         loss = "" if mean is None else f"loss {mean:.3f}, "
         if self.screen:
             self.screen.console.print(f"epoch {state.epoch}: {loss}validation accuracy {accuracy:.1%}{best}, "

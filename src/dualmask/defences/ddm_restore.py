@@ -17,7 +17,6 @@ from dualmask.masking.swaps import worst
 from dualmask.models.encoders import check_mask_position
 from dualmask.models.mixed_words import teach_mixtures
 from dualmask.options import check_least, check_shares
-from dualmask.seeds import uniform
 from dualmask.text.clusters import Clusters
 from dualmask.text.encoding import Batch, Encode, MaskPosition
 from dualmask.text.examples import Example, Text
@@ -44,7 +43,8 @@ class DDMRestoreOptions(VotingOptions):
     insert_share: float = 0.5  # of training texts that get masks after the first token, as DDM's
     insert_rate: float = 0.3  # so many of them for each token
     hide_share: float = 1 / 3  # of training texts some of whose words are masked
-    hide_rate: float = 0.4  # the greatest share of words; drawn evenly from 0 to it
+    hide_rate: float = 0.4  # the greatest share of words; drawn evenly from 0 to it,
+    hide: Literal["random", "worst"] = "random"  # all of them, or those whose masking raises the loss by the gradient
     worst_share: float = 0.5  # of training texts some of whose words are exchanged for their worst synonyms, likewise
     worst_rate: float = 1.0
     steps: int = 2  # FreeLB's, against moved embeddings; 0: none
@@ -114,11 +114,10 @@ class DDMRestore(Voting, Ascent):
         chosen, drawn = torch.rand(2, 2, len(texts), generator=generator)
         hide, worse = torch.where(chosen < shares, rates * drawn, 0.0)
         seeds = torch.randint(2**63 - 1, (2, len(texts)), generator=generator)
-        inserted = torch.rand(len(texts), generator=generator) < o.insert_share
-        draft = self.draft(texts, hide, seeds[0], encode, keep=True)
-        weak = uniform(seeds[1], draft.longest) < worse[:, None]
-        self._training = replace(draft, inserted=inserted), self.drafts.swaps(draft, weak.numpy())
-        return self._training[0].batch().with_labels(labels)
+        draft = self.draft(texts, hide * (o.hide == "random"), seeds[0], encode, keep=True)
+        draft = replace(draft, inserted=torch.rand(len(texts), generator=generator) < o.insert_share)
+        self._training = draft, self.drafts.swaps(draft, worse, seeds[1], bare=hide * (o.hide == "worst"))
+        return draft.batch().with_labels(labels)
 
     def harden(self, objective: Objective, batch: Batch) -> Batch:
         """The batch with words exchanged for the worst of their synonyms, to first order and all at once."""

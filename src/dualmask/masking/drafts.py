@@ -19,6 +19,7 @@ from dualmask.text.rewriting import HIDDEN, Rewriting, parts
 from dualmask.text.spelling import Numbers, Read, Spelling
 from dualmask.text.tampering import exchanged
 
+NONE = np.zeros(0, dtype=np.int64)
 REMEMBERED = 1 << 17  # words, and training texts, about which something is kept
 
 
@@ -142,12 +143,20 @@ class Drafts:
             self._stays[core] = self.rewriting(core) == core
         return word if self._stays[core] else str(self.rewriting(word)).strip()
 
-    def swaps(self, draft: Draft, chosen: NDArray[np.bool_]) -> list[Swap]:
-        """Those of the chosen words, (rows, places), that have synonyms and are no masks."""
+    def swaps(self, draft: Draft, rates: Tensor, seeds: Tensor, *, bare: Tensor | None = None) -> list[Swap]:
+        """Words that have synonyms, each with the chance that its row's rate says; no masks.
+
+        bare: rates likewise, of words for which a mask may stand.
+        """
+        chosen = (uniform(seeds, draft.longest) < rates[:, None]).numpy()
+        hiding = np.zeros_like(chosen) if bare is None else (
+            uniform(scrambled(seeds), draft.longest) < bare[:, None]).numpy()
         found = []
         for row, (words, read) in enumerate(zip(draft.written, draft.rows, strict=True)):
-            for place in np.flatnonzero(chosen[row, :len(words)] & (read[:len(words)] != Spelling.MASK)).tolist():
-                if len(numbers := self.candidates(words[place])):
+            wanted = (chosen[row] | hiding[row])[:len(words)] & (read[:len(words)] != Spelling.MASK)
+            for place in np.flatnonzero(wanted).tolist():
+                numbers = self.candidates(words[place]) if chosen[row, place] else NONE
+                if len(numbers := np.append(numbers, Spelling.MASK) if hiding[row, place] else numbers):
                     found.append(Swap(row, place, numbers))
         return found
 
@@ -155,7 +164,6 @@ class Drafts:
         """Each word exchanged for one of its synonyms, with the chance that its row's rate says."""
         if not bool(rates.any()):
             return draft
-        whether, which = uniform(seeds, draft.longest).numpy(), uniform(scrambled(seeds), draft.longest).numpy()
-        swaps = self.swaps(draft, whether < rates.numpy()[:, None])
+        swaps, which = self.swaps(draft, rates, seeds), uniform(scrambled(seeds), draft.longest).numpy()
         return draft.exchanged(swaps, [int(swap.numbers[int(which[swap.row, swap.place] * len(swap.numbers))])
                                        for swap in swaps])
