@@ -17,6 +17,7 @@ class Robustness:
     right: int  # C: right before the attack, the defence as it was attacked
     flipped: int  # S: of those, wrong after it
     faults: int = 0
+    shaken: int = 0  # of those that held: the attack was given a wrong answer, which most new draws of noise undid
 
     @property
     def clean_accuracy(self) -> Fraction:
@@ -45,7 +46,12 @@ def robustness(results: Iterable[AttackResult]) -> Robustness:
     measured = [one for one in counted if one.outcome not in FAULTS]
     right = [one for one in measured if one.outcome != "skipped"]
     return Robustness(len(measured), len(right), sum(one.outcome == "succeeded" for one in right),
-                      len(counted) - len(measured))
+                      len(counted) - len(measured), sum(map(is_shaken, right)))
+
+
+def is_shaken(result: AttackResult) -> bool:
+    """Whether a defence that draws held by its new draws alone, not by the answer that the attack was given."""
+    return result.outcome == "unconfirmed" and result.draws > 0
 
 
 def held(results: Iterable[AttackResult]) -> dict[int, bool]:
@@ -71,4 +77,6 @@ def worst_case(attacks: Sequence[Iterable[AttackResult]], *, noisy: bool = False
                         "come from different victims.")
     right = shared - ever
     faults = len(set.union(*({one.index for one in results} for results in tables)) - shared)
-    return Robustness(len(shared), len(right), sum(not all(one[index] for one in every) for index in right), faults)
+    flipped = {index for index in right if not all(one[index] for one in every)}
+    shaken = {one.index for results in tables for one in results if is_shaken(one)} & (right - flipped)
+    return Robustness(len(shared), len(right), len(flipped), faults, len(shaken))

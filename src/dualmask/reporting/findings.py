@@ -152,11 +152,12 @@ def lucky(entry: Entry) -> Iterator[Finding]:
     ever = sum(one.wrong_draws > 0 for one in again)
     mostly = sum(2 * one.wrong_draws > one.draws for one in again)
     if again and ever != mostly:
-        yield Finding("luck", "note",
+        first = ("" if entry.answered is None else f" By the answers that the attack was given "
+                 f"{points(entry.answered.mean)} % are left: that is the figure of a service with fixed noise.")
+        yield Finding("luck", "caution" if first else "note",
                       f"{named(entry.key)}: asked again with new noise about {len(again)} last texts, the defence was "
                       f"wrong at least once on {ever} and mostly wrong on {mostly}; {len(won(entry))} count as "
-                      "successes.",
-                      (entry.key,))
+                      f"successes.{first}", (entry.key,))
 
 
 def invalid(entry: Entry) -> Iterator[Finding]:
