@@ -31,8 +31,8 @@ def row(one: CellRecords) -> dict[str, object]:
     found: dict[str, object] = {
         **one.cell.as_dict(), "texts": counts.texts, "right": counts.right, "held": counts.right - counts.flipped,
         "gpu": hardware.get("gpu")}
-    if counts.shaken:
-        found["shaken"] = counts.shaken
+    if counts.undone:
+        found["undone"] = counts.undone
     if (wanted := one.header.get("samples")) != counts.texts and one.cell.mode == "adaptive":
         found["wanted"] = wanted
     threshold = one.header.get("threshold")
@@ -60,14 +60,14 @@ def certified(file: Path) -> str:
 def percent(cell: Mapping[str, int] | None, what: str = "held") -> str:
     """With the number of texts where some are missing; nothing where many are, since the easy ones end first.
 
-    In brackets, of a defence that draws: what is left if each wrong answer counts that the attack was given.
+    In brackets, of a defence that draws: what is left if only successes count that most new draws repeat.
     """
     if cell is None or cell["texts"] < ENOUGH * cell.get("wanted", 0):
         return "-"
     short = f" ({cell['texts']} texts)" if "wanted" in cell else ""
-    shaken = cell.get("shaken", 0) if what == "held" else 0
-    answered = f" ({100 * (cell['held'] - shaken) / cell['texts']:.1f})" if shaken else ""
-    return f"{100 * cell[what] / cell['texts']:.1f}{answered}{short}"
+    undone = cell.get("undone", 0) if what == "held" else 0
+    redrawn = f" ({100 * (cell['held'] + undone) / cell['texts']:.1f})" if undone else ""
+    return f"{100 * cell[what] / cell['texts']:.1f}{redrawn}{short}"
 
 
 def table(file: Path, grid: str) -> Iterator[str]:

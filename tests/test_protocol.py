@@ -282,8 +282,10 @@ def test_a_query_of_an_averaged_victim_costs_its_draws(
     assert {r.outcome for r in limited.results} >= {"out-of-queries"}
 
 
-def test_a_success_must_outlive_new_noise(victims: dict[str, DefendedClassifier], data: Dataset) -> None:
-    classifier = blurred(victims["plain"], "text")
+@pytest.mark.parametrize("noise", ["text", "fresh"])
+def test_a_success_must_outlive_new_noise(noise: Noise, victims: dict[str, DefendedClassifier]) -> None:
+    """Unless the same text always gets the same answer; then it is told how many new draws repeat it."""
+    classifier = blurred(victims["plain"], noise)
     text = "the good movie was a great plot"
     labels = [int(row[0].argmax()) for row in drawn(classifier, [text], range(1 << 20, (1 << 20) + 11))]
     base = AttackResult(
@@ -292,10 +294,8 @@ def test_a_success_must_outlive_new_noise(victims: dict[str, DefendedClassifier]
     for label in (0, 1):
         wrong = sum(found != label for found in labels)
         found = verified(classifier, replace(base, label=label), 11)
-        assert (found.draws, found.wrong_draws) == (11, wrong)
-        assert found.outcome == ("succeeded" if wrong >= 6 else "unconfirmed")
-    assert {verified(classifier, replace(base, label=label), 11).outcome for label in (0, 1)} == {
-        "succeeded", "unconfirmed"}
+        assert found.draws == 11 and (noise == "fresh" or found.wrong_draws == wrong)
+        assert found.outcome == ("succeeded" if noise == "text" or found.wrong_draws >= 6 else "unconfirmed")
     assert verified(victims["plain"], base, 11) == base  # no noise, nothing to draw
     held = replace(base, outcome="failed")
     assert verified(classifier, held, 11) == held

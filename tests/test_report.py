@@ -36,7 +36,7 @@ from dualmask.reporting.report_tables import headline, rendered
 from dualmask.results import FAULTS, AttackResult, Outcome, as_line, tally
 
 OUTCOMES: Mapping[str, Outcome] = {"+": "failed", "-": "succeeded", "s": "skipped", "q": "out-of-queries",
-                                   "e": "victim-error", "a": "attack-error", "u": "unconfirmed"}
+                                   "e": "victim-error", "a": "attack-error"}
 
 
 def result(index: int, outcome: Outcome, **changes: object) -> AttackResult:
@@ -53,7 +53,7 @@ def cell(
     outcomes: str, *, defence: str = "plain", attack: str = "textfooler", mode: Mode = "adaptive", seed: int = 0,
     scores: Scores = "raw", data: str = "mr", header: Mapping[str, object] | None = None, **changes: object,
 ) -> CellRecords:
-    """One letter a text: + held, - flipped, s wrong from the start, q out of queries, u not repeated, e and a faults."""
+    """One letter a text: + held, - flipped, s wrong from the start, q out of queries, e and a faults."""
     this = Cell(data, "bert", defence, attack, mode, seed, scores)
     results = [result(index, OUTCOMES[letter], **changes) for index, letter in enumerate(outcomes)]
     head = {"format": 1, "cell": this.as_dict(), "labels": ["a", "b"], "texts": len(results), **(header or {})}
@@ -108,18 +108,22 @@ def test_every_figure_of_one_seed_by_hand() -> None:
 
 
 def test_of_a_defence_that_draws_both_counts_are_told() -> None:
-    """Held by new draws, and by the answers that the attack was given; an answer not repeated without noise is none."""
-    again: dict[str, object] = {"draws": 10, "wrong_draws": 3}
-    cells = [cell("++uu-s", defence="ranmask", **again), cell("+u++-s", defence="ranmask", attack="pwws", **again)]
-    found = report(cell("++---s"), cell("++---s", attack="pwws"), *cells)
+    """By the answers that the attack was given, and by those to new draws."""
+    def noisy_cell(outcomes: str, attack: str) -> CellRecords:
+        """Of the second text and all after it new draws are mostly right."""
+        return altered(cell(outcomes, defence="ranmask", attack=attack), lambda one: replace(
+            one, draws=10, wrong_draws=9 if one.index < 2 else 5) if one.outcome == "succeeded" else one)
+
+    found = report(cell("++---s"), cell("++---s", attack="pwws"), noisy_cell("-+--+s", "textfooler"),
+                   noisy_cell("+++--s", "pwws"))
     line = next(one for one in table(found).lines if one.defence == "ranmask")
-    told = {name: (share.mean, line.robust(name).mean)  # type: ignore[union-attr]
-            for name in ("textfooler", "pwws", WORST) if (share := line.answered(name))}
-    assert told == {"textfooler": (2 / 6, 4 / 6), "pwws": (3 / 6, 4 / 6), WORST: (1 / 6, 4 / 6)}
-    assert only(cell("++uu-s")).answered is None
+    told = {name: (line.robust(name).mean, share.mean)  # type: ignore[union-attr]
+            for name in ("textfooler", "pwws", WORST) if (share := line.redrawn(name))}
+    assert told == {"textfooler": (2 / 6, 4 / 6), "pwws": (3 / 6, 5 / 6), WORST: (1 / 6, 4 / 6)}
+    assert only(cell("++---s")).redrawn is None
     for text in (markdown(found), rendered(headline(found))):
-        assert "(33.3 as answered)" in text and "(16.7 as answered)" in text
-    assert r"{\scriptsize[33.3]}" in latex(found) and 'as answered <data value="0.3' in html(found)
+        assert "(66.7 redrawn)" in text and "(83.3 redrawn)" in text
+    assert r"{\scriptsize[83.3]}" in latex(found) and 'redrawn <data value="0.8' in html(found)
 
 
 def test_over_seeds_the_mean_and_deviation_and_the_texts_of_one() -> None:

@@ -17,7 +17,7 @@ class Robustness:
     right: int  # C: right before the attack, the defence as it was attacked
     flipped: int  # S: of those, wrong after it
     faults: int = 0
-    shaken: int = 0  # of those that held: the attack was given a wrong answer, which most new draws of noise undid
+    undone: int = 0  # of the flipped: most new draws of the defence's noise are right again
 
     @property
     def clean_accuracy(self) -> Fraction:
@@ -46,12 +46,12 @@ def robustness(results: Iterable[AttackResult]) -> Robustness:
     measured = [one for one in counted if one.outcome not in FAULTS]
     right = [one for one in measured if one.outcome != "skipped"]
     return Robustness(len(measured), len(right), sum(one.outcome == "succeeded" for one in right),
-                      len(counted) - len(measured), sum(map(is_shaken, right)))
+                      len(counted) - len(measured), sum(map(is_undone, right)))
 
 
-def is_shaken(result: AttackResult) -> bool:
-    """Whether a defence that draws held by its new draws alone, not by the answer that the attack was given."""
-    return result.outcome == "unconfirmed" and result.draws > 0
+def is_undone(result: AttackResult) -> bool:
+    """Whether a defence that draws was fooled by the draw that the attack met, and not by most others."""
+    return result.outcome == "succeeded" and 0 <= 2 * result.wrong_draws <= result.draws != 0
 
 
 def held(results: Iterable[AttackResult]) -> dict[int, bool]:
@@ -78,5 +78,5 @@ def worst_case(attacks: Sequence[Iterable[AttackResult]], *, noisy: bool = False
     right = shared - ever
     faults = len(set.union(*({one.index for one in results} for results in tables)) - shared)
     flipped = {index for index in right if not all(one[index] for one in every)}
-    shaken = {one.index for results in tables for one in results if is_shaken(one)} & (right - flipped)
-    return Robustness(len(shared), len(right), len(flipped), faults, len(shaken))
+    lasting = {one.index for results in tables for one in results if one.outcome == "succeeded" and not is_undone(one)}
+    return Robustness(len(shared), len(right), len(flipped), faults, len(flipped - lasting))

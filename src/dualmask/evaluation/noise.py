@@ -52,13 +52,17 @@ def drawn(
 def verified(
     classifier: DefendedClassifier, result: AttackResult, draws: int, *, otherwise: Outcome = "unconfirmed",
 ) -> AttackResult:
-    """The attack's last word asked about again with noise that it has not seen: it counts if most answers are wrong.
+    """The attack's last word asked about again with noise that it has not seen.
 
-    otherwise: what it is if they are not, and the other outcome that one draw must not have decided.
+    It counts if most answers are wrong; where noise is drawn from the text it counts in any case, since a classifier
+    that always gives that text that answer was fooled, and the new answers tell of others.
+    otherwise: what it is if it does not count, and the other outcome that one draw must not have decided.
     """
     settled = classifier.defence.noise == "none" or draws == 0 or result.outcome not in ("succeeded", otherwise)
     if settled or result.adversarial is None:
         return result
     rows = drawn(classifier, [result.adversarial], range(VERIFYING, VERIFYING + draws), early=True)
     wrong = sum(int(row[0].argmax()) != result.label for row in rows)
-    return replace(result, outcome="succeeded" if 2 * wrong > draws else otherwise, draws=draws, wrong_draws=wrong)
+    found = classifier.defence.noise == "text" and otherwise == "unconfirmed"
+    return replace(result, outcome="succeeded" if found or 2 * wrong > draws else otherwise, draws=draws,
+                   wrong_draws=wrong)

@@ -62,7 +62,7 @@ class Entry:
     clean: Share | None  # CLA, the defence on
     undefended: Share | None  # the same texts with the defence off
     robust: Share | None  # CAA
-    answered: Share | None  # of a defence that draws: CAA if each wrong answer counts that the attack was given
+    redrawn: Share | None  # of a defence that draws: CAA if only successes count that most new draws repeat
     success: Share | None  # SUCC
     queries: float | None  # per attacked text, as the attack counts them
     rows: float | None  # and texts that the classifier read for them
@@ -92,7 +92,7 @@ class Worst:
     counts: tuple[Robustness, ...]  # of each seed
     clean: Share | None
     robust: Share | None
-    answered: Share | None
+    redrawn: Share | None
     left_out: tuple[int, ...]  # seeds that lack an attack
 
 
@@ -138,18 +138,18 @@ def entry(key: Key, cells: Sequence[CellRecords]) -> Entry:
         key=key, method=str(defence_options(header).get("name") or key.defence),
         preset=str(training_facts(header).get("preset") or ""), runs=runs,
         clean=share([(one.right, one.texts) for one in counts]), undefended=share([one.undefended for one in runs]),
-        robust=share([(one.right - one.flipped, one.texts) for one in counts]), answered=as_answered(counts),
+        robust=share([(one.right - one.flipped, one.texts) for one in counts]), redrawn=with_new_draws(counts),
         success=share([(one.flipped, one.right) for one in counts]),
         queries=total.queries if attacked else None, rows=total.rows if attacked else None,
         changed=total.changed, similarity=total.similarity, seconds=mean(attacked), attacked=len(attacked),
         succeeded=total.succeeded, faults=sum(one.faults for one in counts), missing=sum(one.missing for one in runs))
 
 
-def as_answered(counts: Sequence[Robustness]) -> Share | None:
+def with_new_draws(counts: Sequence[Robustness]) -> Share | None:
     """None where it is the same."""
-    if not any(one.shaken for one in counts):
+    if not any(one.undone for one in counts):
         return None
-    return share([(one.right - one.flipped - one.shaken, one.texts) for one in counts])
+    return share([(one.right - one.flipped + one.undone, one.texts) for one in counts])
 
 
 def run(records: CellRecords) -> Run:
@@ -212,5 +212,5 @@ def worst_of(group: Sequence[Entry], scope: Scope) -> Worst:
     return Worst(data=key.data, encoder=key.encoder, defence=key.defence, scope=scope,
                  keys=tuple(one.key for one in group), seeds=tuple(shared), counts=counts,
                  clean=share([(one.right, one.texts) for one in counts]),
-                 robust=share([(one.right - one.flipped, one.texts) for one in counts]), answered=as_answered(counts),
+                 robust=share([(one.right - one.flipped, one.texts) for one in counts]), redrawn=with_new_draws(counts),
                  left_out=tuple(sorted({seed for one in seeds for seed in one} - set(shared))))

@@ -141,9 +141,11 @@ def noise(entry: Entry) -> Iterator[Finding]:
     else:
         yield from lucky(entry)
     if entry.key.mode in ASKING and any(whole(setting(run, "eot")) <= 1 for run in runs):
-        yield Finding("one draw", "caution",
-                      f"{named(entry.key)}: the defence draws noise and the attack saw one draw per question. An "
-                      "attack that averages over 10 or more (eot) is the fair one.", (entry.key,))
+        fresh = any(setting(run, "noise") == "fresh" for run in runs)
+        yield Finding("one draw", "caution" if fresh else "note",
+                      f"{named(entry.key)}: the defence draws noise and the attack saw one draw per question. "
+                      + ("An attack" if fresh else "Of successes that outlive new draws (redrawn) one")
+                      + " that averages over 10 or more (eot) may find more.", (entry.key,))
 
 
 def lucky(entry: Entry) -> Iterator[Finding]:
@@ -152,12 +154,10 @@ def lucky(entry: Entry) -> Iterator[Finding]:
     ever = sum(one.wrong_draws > 0 for one in again)
     mostly = sum(2 * one.wrong_draws > one.draws for one in again)
     if again and ever != mostly:
-        first = ("" if entry.answered is None else f" By the answers that the attack was given "
-                 f"{points(entry.answered.mean)} % are left: that is the figure of a service with fixed noise.")
-        yield Finding("luck", "caution" if first else "note",
+        yield Finding("luck", "note",
                       f"{named(entry.key)}: asked again with new noise about {len(again)} last texts, the defence was "
                       f"wrong at least once on {ever} and mostly wrong on {mostly}; {len(won(entry))} count as "
-                      f"successes.{first}", (entry.key,))
+                      "successes.", (entry.key,))
 
 
 def invalid(entry: Entry) -> Iterator[Finding]:

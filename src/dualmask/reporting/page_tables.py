@@ -66,8 +66,8 @@ def table_row(table: Table, line: Line, *, off: bool) -> str:
         content = figure(line.robust(column), place=place, sign=dagger(table.tests.get((line.defence, column))))
         if entry is not None and entry.success is not None:
             content += f"<small>SUCC {exact(entry.success)}</small>"
-        if (answered := line.answered(column)) is not None:
-            content += f"<small>as answered {exact(answered)}</small>"
+        if (redrawn := line.redrawn(column)) is not None:
+            content += f"<small>redrawn {exact(redrawn)}</small>"
         content += reported(line.gaps.get(column)) + short_of(line, column)
         if column == WORST and line.worst is not None:
             content += worst_basis(line, line.worst)
@@ -151,10 +151,9 @@ def notes(table: Table, doubted: Mapping[str, str]) -> str:
     lines += [f"{shown(told)}." for told in attack_names(table)]
     if any(share.deviation is not None for line in table.lines if (share := line.clean)):
         lines.append("± is the standard deviation over training seeds.")
-    if any(line.answered(column) for line in table.lines for column in table.columns):
-        lines.append("“as answered”: a success against a defence that draws noise counts if most of its answers to new "
-                     "draws are wrong; this is what is left if each wrong answer counts that the attack was given, as "
-                     "where the noise is fixed.")
+    if any(line.redrawn(column) for line in table.lines for column in table.columns):
+        lines.append("“redrawn”: what is left of a defence whose noise is drawn from the text if a success counts only "
+                     "where most answers to new draws are wrong too.")
     if any(table.place(line.defence, column) for line in table.lines for column in table.columns):
         lines.append("The highest of each attack is <b>bold</b>, the second <u>underlined</u>; a difference inside the "
                      "intervals is no ranking.")

@@ -68,10 +68,10 @@ class Line:
             return self.worst.robust if self.worst else None
         return self.entries[column].robust if column in self.entries else None
 
-    def answered(self, column: str) -> Share | None:
-        """The same by the answers that the attack was given, where new draws of noise undid some of them."""
+    def redrawn(self, column: str) -> Share | None:
+        """The same over successes that most new draws of noise repeat, where they undo some."""
         found = self.worst if column == WORST else self.entries.get(column)
-        return found.answered if found else None
+        return found.redrawn if found else None
 
     def both(self, column: str) -> tuple[Share, Share] | None:
         """Accuracy before and under an attack, or the worst, on the same texts."""

@@ -28,8 +28,8 @@ SPECIAL = {
 READING = ("CLA, accuracy on clean texts with the defence on; CAA, accuracy under attack; SUCC, share of the right "
            "texts that the attack flips. Bold is the best figure of a column, underlined the second best. Worst case: "
            "a text holds only if every attack failed on it. Texts x seeds that a figure stands on are in brackets "
-           "where they are not its row's, and always for the worst case. Small, in square brackets: what is left where "
-           "noise decides and each wrong answer counts that the attack was given")
+           "where they are not its row's, and always for the worst case. Small, in square brackets: what is left of a "
+           "defence that draws if only successes count that most new draws repeat")
 TESTED = (r"$^\dagger$ differs from plain on the same texts (exact paired test over texts, Holm's correction over the "
           "table, $p < 0.05$; the bootstrap interval over texts and seeds leaves out 0)")
 
@@ -111,8 +111,8 @@ def value(share: Share | None, place: int | None) -> str:
 def accuracy(table: Table, line: Line, column: str) -> str:
     test = table.tests.get((line.defence, column))
     shown = value(line.robust(column), table.place(line.defence, column))
-    basis, answered = line.basis(column), line.answered(column)
-    noisy = rf" {{\scriptsize[{100 * answered.mean:.1f}]}}" if answered else ""
+    basis, redrawn = line.basis(column), line.redrawn(column)
+    noisy = rf" {{\scriptsize[{100 * redrawn.mean:.1f}]}}" if redrawn else ""
     return shown + (r"$^\dagger$" if test and test.significant else "") + noisy + (
         rf" {{\scriptsize({basis.texts} $\times$ {basis.seeds})}}" if basis else "")
 

@@ -30,9 +30,9 @@ LEGEND = (
     "counts as wrong. SUCC: share of the texts that were right which the attack flipped. " + IDENTITY + " Worst "
     "case: a text holds only if every attack failed on it, over the texts and seeds that all of them share. (n x s) "
     "after a figure: the texts and seeds that it stands on, where they are not its row's, and always for the worst "
-    "case. (n as answered): of a defence that draws noise a success counts if most of its answers to new draws are "
-    "wrong; n is what is left if each wrong answer counts that the attack was given, as where the noise is fixed. ± is "
-    "the standard deviation over training seeds, [ ] "
+    "case. (n redrawn): of a defence whose noise is drawn from the text, what is left if a success counts only where "
+    "most answers to new draws are wrong too, as for somebody who shows the attack's texts to another copy. ± is the "
+    "standard deviation over training seeds, [ ] "
     "Wilson's 95 % interval over the texts of one seed (more seeds add no texts). † differs from plain on the same "
     "texts: exact paired test over texts (McNemar's for one seed), Holm's correction over the table, p < 0.05, and the "
     "95 % bootstrap interval over texts and seeds leaves out 0. **Bold** is the highest of a column; within the "
@@ -89,8 +89,8 @@ def behind(share: Share | None) -> str:
 
 def own_basis(line: Line, column: str) -> str:
     """To be read after a figure: its other count, where noise decides, and what it stands on, if not as its row."""
-    share, answered = line.basis(column), line.answered(column)
-    return (f" ({100 * answered.mean:.1f} as answered)" if answered else "") + (f" ({behind(share)})" if share else "")
+    share, redrawn = line.basis(column), line.redrawn(column)
+    return (f" ({100 * redrawn.mean:.1f} redrawn)" if redrawn else "") + (f" ({behind(share)})" if share else "")
 
 
 def rendered(rows: Sequence[Sequence[str]]) -> str:
