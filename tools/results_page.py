@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write what follows from the packed records in results: results/README.md, LaTeX, plots, and the table in README.md.
+"""Write what follows from the packed records in results: results/README.md, LaTeX, plots, tables in other pages.
 
     dualmask pack RUN... --out results/paper_table.jsonl.gz
     python tools/results_page.py        (or: make results)
@@ -7,13 +7,16 @@
 No model is loaded and nothing is measured. The same records give the same bytes; a test compares them.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 from dualmask.evaluation.records import PACKED
-from dualmask.reporting.measured import PLOTS, documents, measured, read_reasons, short_table
+from dualmask.reporting.measured import PLOTS, documents, measured, read_reasons, restoring_table, short_table
+from dualmask.reporting.report import Report
 from dualmask.results import read_header
 
 ROOT = Path(__file__).parents[1]
+TABLES: dict[str, Callable[[Report], str]] = {"README.md": short_table, "docs/restore.md": restoring_table}
 BEGIN, END = "<!-- written by make results -->\n", "<!-- up to here -->\n"
 
 
@@ -28,10 +31,14 @@ def contents(root: Path = ROOT) -> dict[Path, str]:
     if not files:
         return {}
     report = measured(files, read_reasons(folder / "missing.toml"))
-    front = (root / "README.md").read_text(encoding="utf-8")
-    before, (_, after) = front.split(BEGIN)[0], front.split(BEGIN)[1].split(END)
     return {**{folder / name: text for name, text in documents(report, files).items()},
-            root / "README.md": f"{before}{BEGIN}\n{short_table(report)}\n\n{END}{after}"}
+            **{root / name: filled(root / name, table(report)) for name, table in TABLES.items()}}
+
+
+def filled(page: Path, table: str) -> str:
+    """The page with the table between its marks."""
+    before, rest = page.read_text(encoding="utf-8").split(BEGIN)
+    return f"{before}{BEGIN}\n{table}\n\n{END}{rest.split(END)[1]}"
 
 
 def main() -> None:

@@ -63,6 +63,6 @@ def verified(
         return result
     rows = drawn(classifier, [result.adversarial], range(VERIFYING, VERIFYING + draws), early=True)
     wrong = sum(int(row[0].argmax()) != result.label for row in rows)
-    found = classifier.defence.noise == "text" and otherwise == "unconfirmed"
-    return replace(result, outcome="succeeded" if found or 2 * wrong > draws else otherwise, draws=draws,
+    fixed = classifier.defence.noise == "text" and (result.outcome, otherwise) == ("succeeded", "unconfirmed")
+    return replace(result, outcome="succeeded" if fixed or 2 * wrong > draws else otherwise, draws=draws,
                    wrong_draws=wrong)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures that belong beside each other: adaptive and transfer, our defence and its rivals, a table and its gaps."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from dualmask.reporting.entries import PLAIN, WORST, Share
 from dualmask.reporting.report import Line, Report, Table
@@ -97,8 +97,8 @@ def unfinished_lines(report: Report) -> Iterator[str]:
                        f"{run.records.wanted:,} texts still to be attacked; its figure stands on those that are there")
 
 
-def short_rows(report: Report) -> list[list[str]]:
-    """The few rows that a reader looks for: plain, ours and the best rivals, by what adaptive attacks leave."""
+def short_rows(report: Report, chosen: Callable[[Table], Sequence[Line]]) -> list[list[str]]:
+    """The chosen rows of each table of adaptive attacks: what is left, and what it costs."""
     tables = [table for table in report.tables if table.mode == "adaptive" and table.scores == "raw"]
     attacks = sorted({attack for table in tables for attack in table.attacks})
     head, *costs = defence_cost_rows(report)
@@ -108,7 +108,7 @@ def short_rows(report: Report) -> list[list[str]]:
     rows = [["data", "encoder", "defence", "clean", *attacks, WORST, "texts x seeds", "training time, x plain",
              "passes", "answer time, x plain"]]
     for table in tables:
-        for line in short_list(table):
+        for line in chosen(table):
             row = spent[table.data, table.encoder, line.defence]
             rows.append([table.data, table.encoder, line.defence, pointed(line.clean),
                          *(pointed(line.robust(attack)) + own_basis(line, attack) for attack in attacks),
@@ -117,9 +117,19 @@ def short_rows(report: Report) -> list[list[str]]:
 
 
 def short_list(table: Table) -> Sequence[Line]:
+    """The few rows that a reader looks for: plain, ours and the best rivals, by what adaptive attacks leave."""
     others = [line for line in table.lines if not is_ours(line) and line.method != PLAIN and line.robust(table.leading)]
     others.sort(key=lambda line: -(line.robust(table.leading) or line.clean).mean)  # type: ignore[union-attr]
     named = {line.defence for line in others[:RIVALS]}
     return [line for line in table.lines if line.method == PLAIN or line.defence in named
-            or (is_ours(line) and line.defence == line.method)]  # not the rows that leave something out
+            or (is_ours(line) and is_whole(line))]
 
+
+def is_whole(line: Line) -> bool:
+    """Whether a row is a defence as one of its presets has it; other rows leave something out."""
+    return line.defence == line.method or line.preset not in ("", "recommended")
+
+
+def restoring(table: Table) -> Sequence[Line]:
+    """All of ddm-restore, and what it is to be compared with."""
+    return [line for line in table.lines if line.defence in (PLAIN, "ddm") or line.method == "ddm-restore"]
