@@ -275,6 +275,7 @@ def test_the_experiments_are_whole(name: str) -> None:
 
 
 TIERS = ("paper_1_breadth", "paper_2_depth", "paper_3_full", "paper_mpnet")
+SCORES = "paper_4_scores"  # the first tier's rows again, with calibrated scores
 
 
 @pytest.mark.shared
@@ -289,6 +290,10 @@ def test_the_tiers_of_the_table_go_from_breadth_to_depth() -> None:
     for one in first.defences:
         defence = build_defence(one.defence, preset=one.preset, options=one.options)
         assert first.samples_of(one, first.attacks[0]) == (100 if defence.views > 4 else 200), one.name
+    again = read_grid(ROOT / "experiments" / f"{SCORES}.toml")
+    assert (again.scores, again.data, again.encoders, again.samples) == (
+        ("calibrated",), first.data, first.encoders, first.samples)
+    assert all(one in first.defences for one in again.defences) and again.attacks == first.attacks
 
 
 @pytest.mark.shared

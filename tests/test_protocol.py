@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from dualmask.attacks import build_attack
 from dualmask.attacks.base import Attack
 from dualmask.classifier import DefendedClassifier
+from dualmask.defences import build_defence
 from dualmask.defences.base import Defence, Noise
 from dualmask.errors import DataError, OptionError
-from dualmask.evaluation.calibration import RANGE, Tempered, fit_temperature, tempered
+from dualmask.evaluation.calibration import RANGE, Revealed, Tempered, fit_temperature, tempered
 from dualmask.evaluation.metrics import robustness
 from dualmask.evaluation.noise import Averaged, drawn, verified
 from dualmask.evaluation.protocol import Protocol, evaluate, source_mark
@@ -233,6 +234,24 @@ def test_calibrated_scores_are_what_the_attack_sees(
     share = tempered(victims["plain"].predict([one.text]).probabilities.numpy(), temperature)[0, one.label]
     assert one.probability == pytest.approx(share, abs=2e-4)
     assert [r.clean for r in found.results] == [r.clean for r in raw.results]
+
+
+def test_calibrated_scores_of_votes_have_a_slope(
+    victims: dict[str, DefendedClassifier], data: Dataset, tmp_path: Path,
+) -> None:
+    """The views' probabilities behind the shares, which decide as before."""
+    plain = victims["plain"]
+    classifier = DefendedClassifier(plain.model, plain.encode.tokenizer, build_defence("ranmask", options={"votes": 5}),
+                                    labels=plain.labels, max_length=plain.encode.max_length)
+    texts = [example.text for example in data.train]
+    shares = classifier.predict(texts, early=False).probabilities.numpy()
+    rows = Revealed(classifier).probabilities(texts)
+    assert (rows.argmax(axis=1) == shares.argmax(axis=1)).all() and np.abs(rows - shares).max() <= 0.1
+    assert np.allclose(rows.sum(axis=1), 1) and len({*rows[:, 0]}) > 10 > len({*shares[:, 0]})
+    cells = [measured(replace(CELL, defence="ranmask", scores=scores), classifier, data, tmp_path,
+                      validation=data.train, protocol=replace(FEW, eot=1)) for scores in ("raw", "calibrated")]
+    assert [[one.clean for one in cell.results] for cell in cells] == 2 * [[one.clean for one in cells[0].results]]
+    assert "with its views' probabilities" in str(cells[1].header["victim"])
 
 
 # Noise

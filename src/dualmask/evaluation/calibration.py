@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A temperature for the scores that an attack sees: a classifier that is far too sure hides its slope, no faults."""
+"""Scores that an attack sees: a classifier that is far too sure, or shows votes alone, hides its slope, no faults."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dualmask.classifier import DefendedClassifier
 from dualmask.errors import DataError
-from dualmask.models.victim import Rows, Victim, checked
+from dualmask.models.victim import ClassifierVictim, Rows, Victim, checked
 from dualmask.text.columns import Text
 
 SMALLEST = 1e-30  # a probability of 0, as its logarithm needs it
@@ -55,3 +56,26 @@ class Tempered(Victim):
 
     def describe(self) -> str:
         return f"{self.victim.describe()} at temperature {self.temperature}"
+
+
+class Revealed(ClassifierVictim):
+    """Shares of votes, with the mean probability of all views as their further digits: whoever has the model sees it.
+
+    Shares are flat almost everywhere. The digits are too small to change who wins; where they would, shares are tied.
+    """
+
+    def __init__(self, classifier: DefendedClassifier) -> None:
+        super().__init__(classifier)
+        self.defended = classifier
+
+    def probabilities(self, texts: Sequence[Text]) -> Rows:
+        table = self.defended.logits(texts)  # (views, texts, classes)
+        shares = self.defended.defence.combine(table).softmax(dim=1)
+        part = 0.5 / self.defended.defence.views  # half of what one vote counts
+        found = (1 - part) * shares + part * table.softmax(dim=2).nanmean(dim=0)
+        same = found.argmax(dim=1, keepdim=True) == shares.argmax(dim=1, keepdim=True)
+        rows: Rows = found.where(same, shares).double().numpy()
+        return rows
+
+    def describe(self) -> str:
+        return f"{super().describe()} with its views' probabilities"

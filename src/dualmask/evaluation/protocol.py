@@ -13,7 +13,7 @@ from dualmask.attacks.base import Attack
 from dualmask.attacks.running import Assault, Watch, collected, digest, kept, predicted, rounded, sampled
 from dualmask.classifier import DefendedClassifier
 from dualmask.errors import OptionError
-from dualmask.evaluation.calibration import Tempered, fit_temperature
+from dualmask.evaluation.calibration import Revealed, Tempered, fit_temperature
 from dualmask.evaluation.noise import Averaged, verified
 from dualmask.evaluation.records import TRANSFER, Cell, CellRecords, provenance
 from dualmask.models.victim import ClassifierVictim, Victim, check_classes
@@ -61,7 +61,7 @@ def evaluate(
         made = source_results(cell, chosen, source)
         return replayed(classifier, made, opened(replay_header(classifier, source, common, len(made))),
                         draws=protocol.draws, watch=watch)
-    assault = Assault(victim_of(classifier, protocol, temperature), attack, seed=protocol.attack_seed,
+    assault = Assault(victim_of(cell, classifier, protocol, temperature), attack, seed=protocol.attack_seed,
                       measure=protocol.measure)
     file = opened({**assault.header(), **common, "texts": len(chosen)})
     done = {one.index for one in file.done} if file else set()
@@ -102,9 +102,12 @@ def temperature_of(classifier: DefendedClassifier, validation: Sequence[Example]
     return fit_temperature(rows.numpy(), [example.label for example in validation])
 
 
-def victim_of(classifier: DefendedClassifier, protocol: Protocol, temperature: float) -> Victim:
-    noisy = classifier.defence.noise != "none"
-    victim = Averaged(classifier, protocol.eot) if noisy and protocol.eot > 1 else ClassifierVictim(classifier)
+def victim_of(cell: Cell, classifier: DefendedClassifier, protocol: Protocol, temperature: float) -> Victim:
+    defence, victim = classifier.defence, ClassifierVictim(classifier)
+    if defence.noise != "none" and protocol.eot > 1:
+        victim = Averaged(classifier, protocol.eot)
+    elif cell.scores == "calibrated" and defence.views > 1:
+        victim = Revealed(classifier)
     return victim if temperature == 1.0 else Tempered(victim, temperature)
 
 
