@@ -438,6 +438,24 @@ def test_the_measured_results_follow_from_the_packed_records() -> None:
         assert path.read_text(encoding="utf-8") == text, f"{named(path)}: run make results"
 
 
+def test_what_was_found_is_in_the_records() -> None:
+    """The table of the page, cell by cell; of all other figures, that a page made from records has them."""
+    page = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+    report = loaded_tool("results_page").measured_report()
+    found = {(one.key.data, one.key.defence, one.key.mode, one.key.attack): one.robust for one in report.entries
+             if one.key.scores == "raw"}
+    attacks = ("bertattack", "deepwordbug", "pwws", "textbugger", "textfooler")
+    told = {}
+    for name, *figures in rows(section(page, "Does DDM hold when the attack may ask it?")):
+        data, defence, way = name.replace("`", "").replace("AG News", "ag_news").replace("MR", "mr").split(", ")
+        for attack, figure in zip(attacks, figures, strict=True):
+            told[data, defence, "adaptive" if way == "asked" else "transfer", attack] = figure
+    assert len(told) == 30 and told == {place: f"{100 * found[place].mean:.1f}" for place in told}
+    pages = "".join((ROOT / name).read_text(encoding="utf-8") for name in (
+        "results/README.md", "docs/defences.md", "docs/theory.md"))
+    assert {one for one in re.findall(r"\b\d+\.\d\b", page) if one not in pages} == set()
+
+
 def test_the_front_page_has_a_place_for_measured_results() -> None:
     tool, page = loaded_tool("results_page"), (ROOT / "README.md").read_text(encoding="utf-8")
     assert page.count(tool.BEGIN) == 1 and page.count(tool.END) == 1 and page.index(tool.BEGIN) < page.index(tool.END)

@@ -24,13 +24,17 @@ def packed_files(folder: Path) -> list[Path]:
     return [path for path in sorted(folder.glob("*.jsonl.gz")) if read_header(path).get("kind") == PACKED]
 
 
+def measured_report(root: Path = ROOT) -> Report:
+    return measured(packed_files(root / "results"), read_reasons(root / "results" / "missing.toml"))
+
+
 def contents(root: Path = ROOT) -> dict[Path, str]:
     """Every file that follows from the records, with its text; none without packed records."""
     folder = root / "results"
     files = packed_files(folder)
     if not files:
         return {}
-    report = measured(files, read_reasons(folder / "missing.toml"))
+    report = measured_report(root)
     return {**{folder / name: text for name, text in documents(report, files).items()},
             **{root / name: filled(root / name, table(report)) for name, table in TABLES.items()}}
 
