@@ -51,7 +51,7 @@ def robustness(results: Iterable[AttackResult]) -> Robustness:
 
 def is_undone(result: AttackResult) -> bool:
     """Whether a defence that draws was fooled by the draw that the attack met, and not by most others."""
-    return result.outcome == "succeeded" and 0 <= 2 * result.wrong_draws <= result.draws != 0
+    return result.outcome == "succeeded" and result.draws > 0 and 2 * result.wrong_draws <= result.draws
 
 
 def held(results: Iterable[AttackResult]) -> dict[int, bool]:
