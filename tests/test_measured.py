@@ -23,7 +23,7 @@ from dualmask.reporting.report import build_report
 from dualmask.reporting.report_markdown import markdown
 from dualmask.reporting.report_tables import defence_cost_rows
 from dualmask.reporting.rivals import rivalries
-from dualmask.reporting.side_by_side import beside_rows, missing_lines, rival_rows, short_rows
+from dualmask.reporting.side_by_side import beside_rows, missing_lines, rival_rows, short_list, short_rows
 
 ROOT = Path(__file__).parents[1]
 TOOL = ROOT / "tools" / "results_page.py"
@@ -135,12 +135,21 @@ def test_reasons_come_from_people_first_then_from_the_run(tmp_path: Path) -> Non
 
 
 def test_the_short_table_has_plain_ours_and_three_rivals() -> None:
-    head, *rows = short_rows(report(*table_cells(), row("ddm-20", "+++---------")))
+    head, *rows = short_rows(report(*table_cells(), row("ddm-20", "+++---------")), short_list)
     assert [one[2] for one in rows] == ["plain", "ddm", "freelb++", "mi4d", "safer"]  # a2t holds least
     found = dict(zip(head, rows[2], strict=True))
     assert (found["clean"], found["textfooler"], found["texts x seeds"]) == ("100.0", "41.7", "12 x 1")
     assert (found["training time, x plain"], found["answer time, x plain"], found["passes"]) == ("10.00", "10.00", "1")
     assert "| safer " in short_table(report(*table_cells()))
+
+
+@pytest.mark.parametrize(("preset", "shown"), [("paper", True), ("recommended", False)])
+def test_presets_of_ours_are_in_the_short_table_and_rows_that_leave_something_out_are_not(
+    preset: str, shown: bool,
+) -> None:
+    header = {"defence": {"name": "ddm"}, "about": {"training": {**FACTS["training"], "preset": preset}}}
+    found = short_rows(report(*table_cells(), cell("+++---------", defence="ddm-other", header=header)), short_list)
+    assert ("ddm-other" in [one[2] for one in found]) is shown
 
 
 @pytest.fixture
@@ -151,7 +160,9 @@ def root(tmp_path: Path) -> Path:
     pack([run], tmp_path / "results" / "table.jsonl.gz")
     (tmp_path / "results" / "missing.toml").write_text('default = "no time"\n')
     tool = runpy.run_path(str(TOOL))
-    (tmp_path / "README.md").write_text(f"# mine\n\n{tool['BEGIN']}yesterday's\n{tool['END']}the end\n")
+    (tmp_path / "docs").mkdir()
+    for name in tool["TABLES"]:
+        (tmp_path / name).write_text(f"# mine\n\n{tool['BEGIN']}yesterday's\n{tool['END']}the end\n")
     return tmp_path
 
 
@@ -160,14 +171,17 @@ def test_everything_follows_from_the_packed_file(root: Path) -> None:
     found = tool["contents"](root)
     assert found == tool["contents"](root)
     texts = {path.relative_to(root).as_posix(): text for path, text in found.items()}
-    assert set(texts) == {"README.md", "results/README.md", "results/paper_table.tex", "results/plots/mr.bert.svg"}
+    assert set(texts) == {"README.md", "docs/restore.md", "results/README.md", "results/paper_table.tex",
+                          "results/plots/mr.bert.svg"}
     page = texts["results/README.md"]
     for part in ("[table.jsonl.gz](table.jsonl.gz)", "](plots/mr.bert.svg)", "## Adaptive beside transfer",
                  "## Against the best rival", "## What defences cost", "## Reported beside measured",
                  "mr, bert, ddm, adaptive, seed 0: pwws; no time.", "## Why you might not believe this"):
         assert part in page, part
-    assert texts["README.md"].startswith("# mine\n\n") and texts["README.md"].endswith("the end\n")
-    assert "yesterday" not in texts["README.md"] and "| ddm " in texts["README.md"]
+    for name in ("README.md", "docs/restore.md"):
+        assert texts[name].startswith("# mine\n\n") and texts[name].endswith("the end\n")
+        assert "yesterday" not in texts[name] and "| ddm " in texts[name]
+    assert "| freelb++ " in texts["README.md"] and "| freelb++ " not in texts["docs/restore.md"]
     picture = parseString(texts["results/plots/mr.bert.svg"])
     assert len(picture.getElementsByTagName("svg")) == 3 and "freelb++" in texts["results/plots/mr.bert.svg"]
     (root / "results" / "table.jsonl.gz").unlink()
