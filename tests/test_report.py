@@ -107,6 +107,14 @@ def test_every_figure_of_one_seed_by_hand() -> None:
     assert found.changed == pytest.approx((4 + 5 + 6) / 3 / 20) and found.similarity == pytest.approx(0.75)
 
 
+def test_where_no_attack_knows_the_defence_is_told() -> None:
+    """By its name, or by its data and encoder where on others there is one."""
+    known = cell("+-", defence="ddm", attack="steering", mode="defence-aware")
+    found = report(cell("+-", defence="mi4d"), cell("+-", defence="ddm"), known, cell("+-", defence="ddm", data="sst2"))
+    told = next(one.text for one in found.doubts if one.name == "no attack that knows the defence")
+    assert told.startswith("ddm (sst2, bert), mi4d: no attack was run")
+
+
 def test_of_a_defence_that_draws_both_counts_are_told() -> None:
     """By the answers that the attack was given, and by those to new draws."""
     def noisy_cell(outcomes: str, attack: str) -> CellRecords:

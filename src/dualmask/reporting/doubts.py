@@ -166,8 +166,10 @@ def adaptive_missing(entries: Entries) -> Iterator[Finding]:
 def aware_missing(entries: Entries) -> Iterator[Finding]:
     lacking = [group for group in classifiers(entries) if group[0].method != PLAIN
                and not any(one.key.mode == "defence-aware" for one in group)]
+    known = {one.key.defence for one in entries if one.key.mode == "defence-aware"}
     if lacking:
-        names = ", ".join(sorted({group[0].key.defence for group in lacking}))
+        names = ", ".join(sorted({f"{key.defence} ({key.data}, {key.encoder})" if key.defence in known else key.defence
+                                  for group in lacking for key in [group[0].key]}))
         yield Finding("no attack that knows the defence", "note",
                       f"{names}: no attack was run that knows how the defence works; one might do better.",
                       tuple(one.key for group in lacking for one in group))
