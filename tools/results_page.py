@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write what follows from the packed records in results: results/README.md, LaTeX, plots, tables in other pages.
 
-    dualmask pack RUN... --out results/paper_table.jsonl.gz
+    dualmask pack RUN... --words --out results/paper_table.jsonl.gz
     python tools/results_page.py        (or: make results)
 
 No model is loaded and nothing is measured. The same records give the same bytes; a test compares them.

@@ -120,7 +120,7 @@ class DDMRestore(Voting, Ascent):
         return draft.batch().with_labels(labels)
 
     def harden(self, objective: Objective, batch: Batch) -> Batch:
-        """The batch with words exchanged for the worst of their synonyms, to first order and all at once."""
+        """The batch with words exchanged for the worst of their synonyms or masks, to first order and all at once."""
         assert self._training is not None
         draft, swaps = self._training
         if not swaps:

@@ -61,7 +61,8 @@ class Tempered(Victim):
 class Revealed(ClassifierVictim):
     """Shares of votes, with the mean probability of all views as their further digits: whoever has the model sees it.
 
-    Shares are flat almost everywhere. The digits are too small to change who wins; where they would, shares are tied.
+    Shares are flat almost everywhere. The digits never change who wins: where they would, as between tied shares, the
+    answer is shown as it is.
     """
 
     def __init__(self, classifier: DefendedClassifier) -> None:
