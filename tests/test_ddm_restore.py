@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from dualmask.defences.ddm_restore import DDMRestore
 from dualmask.errors import OptionError
 from dualmask.models.encoders import load_encoder
 from dualmask.storage import load
+from dualmask.text import tampering
 from dualmask.text.encoding import Batch, Encode
 from dualmask.text.examples import Dataset, Example, Text
 from dualmask.text.mixtures import FIRST
@@ -171,10 +173,34 @@ def test_training_hides_and_inserts_as_often_as_told(encode: Encode) -> None:
 
 
 def test_synonyms_stand_for_the_longest_run_of_letters_in_its_case() -> None:
-    near = [word.capitalize() for word in neighbours("wonderful")]
+    shipped = ("shipped",)
+    near = [word.capitalize() for word in neighbours("wonderful", shipped)]
     assert list(exchanged("(Wonderful,")) == [(f"({word},", word) for word in near]
-    assert neighbours("wonderful") and not neighbours("the")
+    assert neighbours("wonderful", shipped) and not neighbours("the", shipped)
     assert not list(exchanged("the")) and not list(exchanged("--"))
+
+
+def test_wordnet_may_be_a_source_of_synonyms(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = SimpleNamespace(synonyms=lambda word: ["Wonderful", "grand", "high_tea", "marvelous"])
+    monkeypatch.setattr(tampering, "load_wordnet", lambda: names)
+    assert neighbours("wonderful", ("wordnet",)) == ("grand", "marvelous")
+    shipped = neighbours("wonderful", ("shipped",))
+    assert neighbours("wonderful", ("shipped", "wordnet")) == tuple(dict.fromkeys([*shipped, "grand", "marvelous"]))
+    neighbours.cache_clear()  # of the names above
+
+
+def test_words_of_other_texts_may_stand_for_a_word(encode: Encode) -> None:
+    texts = ["the story was wonderful .", "a camera of terrible dialogue"]
+    defence = made(encode, synonyms="mixture", strange_rate=1.0)
+    draft = defence.draft(texts, torch.zeros(2), torch.arange(2), encode, keep=True)
+    known = {int(number) for row in draft.rows for number in row}
+    swaps = defence.drafts.swaps(draft, torch.ones(2), torch.arange(2), strange=1.0)
+    assert len(swaps) == sum(map(len, draft.rows)), "stop words too"
+    for swap in swaps:
+        near = {int(number) for number in defence.drafts.candidates(draft.written[swap.row][swap.place])}
+        assert {*map(int, swap.numbers)} - near <= known and len({*map(int, swap.numbers)} & known) > 3
+    some = defence.drafts.swaps(draft, torch.ones(2), torch.arange(2), strange=0.3)
+    assert len(defence.drafts.swaps(draft, torch.ones(2), torch.arange(2))) <= len(some) < len(swaps)
 
 
 def test_training_is_against_the_worst_of_swaps(encode: Encode) -> None:

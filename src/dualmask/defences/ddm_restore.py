@@ -39,7 +39,7 @@ class DDMRestoreOptions(VotingOptions):
     touched: float = 0.01  # share of clean words that restoring may change: sets how bold it is
     threshold: float = 0.7  # least cosine of words in a cluster
     apart: float = 0.1  # words whose classes surely differ by more, as a probability, are never read as one
-    sources: tuple[str, ...] = ("shipped",)  # of synonyms in clusters; 'wordnet' too
+    sources: tuple[str, ...] = ("shipped",)  # of synonyms in clusters and to exchange words for; 'wordnet' too
     insert_share: float = 0.5  # of training texts that get masks after the first token, as DDM's
     insert_rate: float = 0.3  # so many of them for each token
     hide_share: float = 1 / 3  # of training texts some of whose words are masked
@@ -47,6 +47,7 @@ class DDMRestoreOptions(VotingOptions):
     hide: Literal["random", "worst"] = "random"  # all of them, or those whose masking raises the loss by the gradient
     worst_share: float = 0.5  # of training texts some of whose words are exchanged for their worst synonyms, likewise
     worst_rate: float = 1.0
+    strange_rate: float = 0.0  # of these words so many may become words of other texts as well
     steps: int = 2  # FreeLB's, against moved embeddings; 0: none
     mask_position: MaskPosition = "zero"
     votes: int = 1  # views; in all but the first random words are exchanged for any of their synonyms
@@ -56,8 +57,8 @@ class DDMRestoreOptions(VotingOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_least(steps=(self.steps, 0))
-        ends = "budget", "touched", "_share", "_rate", "_swaps"
-        check_shares(**{name: value for name, value in vars(self).items() if name.endswith(ends)})
+        check_shares(**{name: value for name, value in vars(self).items()
+                        if name.endswith(("budget", "touched", "_share", "_rate", "_swaps"))})
 
 
 class DDMRestore(Voting, Ascent):
@@ -89,7 +90,7 @@ class DDMRestore(Voting, Ascent):
         self.rewriting = rewriting(clusters if o.synonyms == "head" else None, restore=o.restore, touched=o.touched,
                                    masking=o.masking, budget=o.budget)
         self.mixtures = Mixtures(apart=o.apart) if o.synonyms == "mixture" else None
-        self.drafts = Drafts(self.rewriting, mixed=self.mixtures is not None)
+        self.drafts = Drafts(self.rewriting, mixed=self.mixtures is not None, sources=clusters.sources)
         self._training: tuple[Draft, list[Swap]] | None = None  # behind the last training view
 
     @property
@@ -114,9 +115,10 @@ class DDMRestore(Voting, Ascent):
         chosen, drawn = torch.rand(2, 2, len(texts), generator=generator)
         hide, worse = torch.where(chosen < shares, rates * drawn, 0.0)
         seeds = torch.randint(2**63 - 1, (2, len(texts)), generator=generator)
-        draft = self.draft(texts, hide * (o.hide == "random"), seeds[0], encode, keep=True)
-        draft = replace(draft, inserted=torch.rand(len(texts), generator=generator) < o.insert_share)
-        self._training = draft, self.drafts.swaps(draft, worse, seeds[1], bare=hide * (o.hide == "worst"))
+        draft = replace(self.draft(texts, hide * (o.hide == "random"), seeds[0], encode, keep=True),
+                        inserted=torch.rand(len(texts), generator=generator) < o.insert_share)
+        bare, strange = hide * (o.hide == "worst"), o.strange_rate
+        self._training = draft, self.drafts.swaps(draft, worse, seeds[1], bare=bare, strange=strange)
         return draft.batch().with_labels(labels)
 
     def harden(self, objective: Objective, batch: Batch) -> Batch:

@@ -20,6 +20,7 @@ from dualmask.text.spelling import Numbers, Read, Spelling
 from dualmask.text.tampering import exchanged
 
 NONE = np.zeros(0, dtype=np.int64)
+STRANGERS = 50  # words of other texts that may stand for one, as many as attacks try
 REMEMBERED = 1 << 17  # words, and training texts, about which something is kept
 
 
@@ -73,9 +74,9 @@ class Draft:
 class Drafts:
     """Makes drafts of texts, and knows what an attacker may put in the place of each word."""
 
-    def __init__(self, rewriting: Rewriting, *, mixed: bool) -> None:
-        """`mixed`: words are spelled as mixtures."""
-        self.rewriting = rewriting
+    def __init__(self, rewriting: Rewriting, *, mixed: bool, sources: tuple[str, ...] = ("shipped",)) -> None:
+        """`mixed`: words are spelled as mixtures. `sources`: of synonyms."""
+        self.rewriting, self.sources = rewriting, sources
         self._kind = MixedSpelling if mixed else Spelling
         self._spelling: Spelling | None = None
         self._hidden = 0  # the number of what the rewriting hides
@@ -130,7 +131,7 @@ class Drafts:
         """The synonyms of a word as they will be read, each once; a mask among them, if that is how one is read."""
         if word not in self._candidates:
             assert self._spelling is not None
-            read = dict.fromkeys(self._read(other, near) for other, near in exchanged(word))
+            read = dict.fromkeys(self._read(other, near) for other, near in exchanged(word, self.sources))
             single = self._spelling.read([text for text in read if len(text.split()) == 1])
             if len(self._candidates) >= REMEMBERED:
                 self._candidates.clear()
@@ -143,22 +144,37 @@ class Drafts:
             self._stays[core] = self.rewriting(core) == core
         return word if self._stays[core] else str(self.rewriting(word)).strip()
 
-    def swaps(self, draft: Draft, rates: Tensor, seeds: Tensor, *, bare: Tensor | None = None) -> list[Swap]:
+    def swaps(
+        self, draft: Draft, rates: Tensor, seeds: Tensor, *, bare: Tensor | None = None, strange: float = 0.0,
+    ) -> list[Swap]:
         """Words that have synonyms, each with the chance that its row's rate says; no masks.
 
         bare: rates likewise, of words for which a mask may stand.
+        strange: the share of the words for which, besides synonyms, words of the other texts may stand.
         """
         chosen = (uniform(seeds, draft.longest) < rates[:, None]).numpy()
-        hiding = np.zeros_like(chosen) if bare is None else (
-            uniform(scrambled(seeds), draft.longest) < bare[:, None]).numpy()
+        drawn = uniform(other := scrambled(seeds), draft.longest).numpy()
+        hiding = drawn < (np.zeros((len(drawn), 1)) if bare is None else bare[:, None].numpy())
+        foreign = chosen & (drawn > 1 - strange)
+        strangers = self._strangers(draft, other) if foreign.any() else []
         found = []
         for row, (words, read) in enumerate(zip(draft.written, draft.rows, strict=True)):
             wanted = (chosen[row] | hiding[row])[:len(words)] & (read[:len(words)] != Spelling.MASK)
             for place in np.flatnonzero(wanted).tolist():
                 numbers = self.candidates(words[place]) if chosen[row, place] else NONE
-                if len(numbers := np.append(numbers, Spelling.MASK) if hiding[row, place] else numbers):
+                numbers = np.append(numbers, Spelling.MASK) if hiding[row, place] else numbers
+                numbers = np.append(numbers, strangers[row]) if foreign[row, place] else numbers
+                if len(numbers):
                     found.append(Swap(row, place, numbers))
         return found
+
+    @staticmethod
+    def _strangers(draft: Draft, seeds: Tensor) -> list[Numbers]:
+        """For each text words of the whole draft, the frequent ones more often; no masks."""
+        words = np.concatenate(draft.rows)
+        words = words[words != Spelling.MASK]
+        places = (uniform(scrambled(seeds), STRANGERS).numpy() * len(words)).astype(np.int64)
+        return [np.unique(words[row]) for row in places]
 
     def shuffled(self, draft: Draft, rates: Tensor, seeds: Tensor) -> Draft:
         """Each word exchanged for one of its synonyms, with the chance that its row's rate says."""
