@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from grid_stand_ins import change, write_toy
 from rich.console import Console
 from typer.testing import CliRunner
@@ -22,13 +23,16 @@ from typer.testing import CliRunner
 import dualmask
 from dualmask import training
 from dualmask.bench_display import Board, told
+from dualmask.classifier import DefendedClassifier
 from dualmask.cli import app, main
 from dualmask.errors import OptionError
 from dualmask.evaluation.bench import run_grid
 from dualmask.evaluation.filling import Outcome, Watch
 from dualmask.evaluation.grid import DataEntry, read_grid
+from dualmask.evaluation.known import without_known
 from dualmask.evaluation.lock import locked
 from dualmask.evaluation.material import Material, load_data
+from dualmask.evaluation.packing import pack
 from dualmask.evaluation.plan import Job, Task, make_plan
 from dualmask.evaluation.records import Cell, read_cells
 from dualmask.evaluation.standing import Pace, Standing, TimeLeft, settings_of, survey
@@ -106,6 +110,52 @@ def test_only_what_is_missing_is_done(toy: Path) -> None:
     assert {name: lines(toy, name) for name in CELLS} == kept
     new = {name.replace(".0", ".1") for name in CELLS}
     assert named(run(toy, seeds="[0, 1]").done) == new
+
+
+LOW = '["plain", "ddm", {name = "low", defence = "ddm", options = {test_rate = 0.02}, network = "ddm"}]'
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_network_may_be_asked_otherwise_without_training_it_again(toy: Path, workers: int) -> None:
+    shutil.rmtree(toy / "out")
+    outcome = run_grid(read_grid(change(toy / "grid.toml", defences=LOW)), toy / "out", only="low", workers=workers)
+    cell = DDM.replace("ddm", "low")
+    assert not outcome.failures and cell in named(outcome.done)
+    own, low = (DefendedClassifier.load(toy / "out" / "models" / f"toy.tiny.{name}.0") for name in ("ddm", "low"))
+    assert (toy / "out" / "models" / "toy.tiny.ddm.0" / "training.jsonl").exists()
+    assert not (toy / "out" / "models" / "toy.tiny.low.0" / "training.jsonl").exists()
+    assert all(torch.equal(one, two) for one, two in zip(
+        own.network.state_dict().values(), low.network.state_dict().values(), strict=True))
+    assert low.defence.options_as_dict()["test_rate"] == 0.02 and low.facts["network"] == "ddm"
+    assert low.facts["seconds"] == own.facts["seconds"] and "network" not in own.facts
+    assert low.facts["test_accuracy"] == round(low.accuracy(load_data(DataEntry(
+        name="toy", source=str(toy / "data"))).test or []), 4)
+    done = run(toy, defences=LOW)
+    assert not done.failures and DDM in named(done.done) and cell not in named(done.done)
+    apart = run(toy, defences=LOW.replace(', network = "ddm"', ""))
+    assert {failure.cell.defence for failure in apart.failures} == {"low"} and "network" in apart.failures[0].reason
+
+
+def test_what_others_have_published_is_left_out(toy: Path, tmp_path: Path) -> None:
+    packed = tmp_path / "published.jsonl.gz"
+    pack([toy / "out"], packed)
+    grid = read_grid(toy / "grid.toml")
+    assert run_grid(grid, tmp_path / "none", known=packed).done == []
+    more = read_grid(change(toy / "grid.toml", defences='["plain", "ddm", {name = "low", defence = "ddm", '
+                            'options = {test_rate = 0.02}}]'))
+    found = without_known(more, make_plan(more), packed, Material())
+    assert [(job.defence.name, len(job.tasks)) for job in found.jobs] == [("plain", 1), ("low", 2)], "texts to show"
+    changed = read_grid(change(toy / "grid.toml", samples="20"))
+    assert len(without_known(changed, make_plan(changed), packed, Material()).tasks) == 4, "larger samples"
+    changed = read_grid(change(toy / "grid.toml", attack_seed="1"))
+    assert len(without_known(changed, make_plan(changed), packed, Material()).tasks) == 4, "other settings"
+    record(toy, DDM).unlink()
+    pack([toy / "out"], packed)
+    rest = without_known(grid, make_plan(grid), packed, Material())
+    assert [(job.defence.name, len(job.tasks)) for job in rest.jobs] == [("plain", 1), ("ddm", 2)], "one network a row"
+    change(toy / "grid.toml")
+    told = CliRunner().invoke(app, ["bench", str(toy / "grid.toml"), "--known", str(packed), "--dry-run"])
+    assert told.exit_code == 0 and "3 cells" in told.output
 
 
 def test_records_out_of_order_are_put_into_it(toy: Path) -> None:

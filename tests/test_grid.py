@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dualmask.attacks import ATTACKS, aware_of
-from dualmask.defences import DEFENCES, build_defence
+from dualmask.defences import DEFENCES, build_defence, preset_training
 from dualmask.errors import OptionError
 from dualmask.evaluation.grid import LISTS, Grid, read_grid
 from dualmask.evaluation.material import Material
@@ -94,7 +94,8 @@ def test_the_long_form_says_everything(write: Write, tmp_path: Path, monkeypatch
     assert grid.modes == ("transfer", "adaptive") and grid.scores == ("raw", "calibrated")
     defence, = grid.defences
     job = next(job for job in make_plan(grid).jobs if job.data.name == "few" and job.defence is defence)
-    assert job.training == {"epochs": 3, "max_length": 64, "seed": 5}  # the data's own before all
+    told = preset_training("ddm", "paper", {"epochs": 3, "max_length": 64, "seed": 5})  # the data's own before all
+    assert job.training == told
     assert (defence.name, defence.defence, defence.preset) == ("ddm-paper", "ddm", "paper")
     assert defence.training == {"epochs": 2, "max_length": 64} and defence.options == {"test_rate": 0.1}
     assert (defence.samples, defence.eot) == (6, 1)
@@ -321,6 +322,18 @@ def test_a_defence_may_be_for_some_of_the_data(write: Write, tmp_path: Path) -> 
         "rotten-tomatoes.minilm.plain.0", "other.minilm.plain.0", "other.minilm.ddm.0"]
     assert mistakes(write(text.replace('"ddm"]', '{name = "ddm", data = ["othr"]}]'))) == [
         "defences, ddm.data: unknown data 'othr': did you mean 'other'?"]
+
+
+def test_a_defence_may_take_the_network_of_another(write: Write) -> None:
+    entry = '"ddm", {name = "low", defence = "ddm", network = "ddm", options = {test_rate = 0.05}}]'
+    *_, own, low = make_plan(read_grid(write(SMALL.replace('"ddm"]', entry)))).jobs
+    assert own.models == ("rotten-tomatoes.minilm.ddm.0",) and low.models == (*own.models, low.name)
+    assert low.training == own.training and low.base == own.defence and own.base is None
+    for wrong in ('"dmd"', '"plain"', '"low"', '"ddm", training = {epochs = 2}'):
+        text = SMALL.replace('"ddm"]', entry.replace('network = "ddm"', f"network = {wrong}"))
+        told, = mistakes(write(text))
+        assert told.startswith("defences, low.network: ") and "a network of its own and the same training" in told
+        assert ("did you mean 'ddm'?" in told) == ("dmd" in wrong)
 
 
 @pytest.mark.shared

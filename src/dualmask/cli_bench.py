@@ -31,6 +31,8 @@ def bench(
         min=0, metavar="SECONDS", help="Stop after so many, whatever is under way; the same command goes on.")] = None,
     workers: Annotated[int, typer.Option(
         min=1, help="Processes that share the cells, for a GPU that one can't keep busy; 16 are not too many.")] = 1,
+    known: Annotated[Path | None, typer.Option(
+        metavar="FILE", help="Packed records; classifiers all of whose cells are there are left out.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
@@ -40,6 +42,8 @@ def bench(
     from dualmask.bench_display import Board, show_plan
     from dualmask.evaluation.bench import run_grid
     from dualmask.evaluation.grid import read_grid
+    from dualmask.evaluation.known import without_known
+    from dualmask.evaluation.material import Material
     from dualmask.evaluation.plan import make_plan
     from dualmask.evaluation.standing import survey
 
@@ -47,11 +51,12 @@ def bench(
     folder = out or Path("results", asked.name)
     if dry_run:
         plan = make_plan(asked, only=only)
+        plan = without_known(asked, plan, known, Material()) if known else plan
         show_plan(console, asked, plan, survey(asked, plan, folder), out=folder)
         return
     with Board(Console(stderr=True, quiet=quiet)) as board:
         outcome = run_grid(asked, folder, watch=board, only=only, minutes=minutes, deadline=deadline,
-                           workers=workers)
+                           workers=workers, known=known)
     show_outcome(console, outcome, figures=deadline is None)  # these take a while, and the time is up
     if outcome.failures:
         raise typer.Exit(1)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from dualmask import __version__, checkpoints
 from dualmask.checkpoints import Progress, State, check_folder, clear_folder, network_state
-from dualmask.classifier import DefendedClassifier
+from dualmask.classifier import DefendedClassifier, tested
 from dualmask.deadline import TimeUp, time_is_up
 from dualmask.defences import build_defence, preset_training
 from dualmask.defences.base import Network
@@ -292,9 +292,4 @@ def outcome(run: Run, data: Dataset) -> dict[str, object]:
         "best_epoch": state.best_epoch, "epochs_run": state.epoch, "steps": state.step,
         "seconds": round(state.seconds, 1), "validation_accuracy": round(state.best_accuracy, 4),
         "ready": state.best_ready, "cost": cost(run)}
-    if data.test:
-        began = time.perf_counter()
-        found["test_accuracy"] = round(run.classifier.accuracy(data.test), 4)
-        found["test_seconds"] = round(time.perf_counter() - began, 3)
-        found["test_accuracy_undefended"] = round(run.classifier.accuracy(data.test, defended=False), 4)
-    return found
+    return found | (tested(run.classifier, data.test) if data.test else {})

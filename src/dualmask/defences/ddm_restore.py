@@ -43,11 +43,10 @@ class DDMRestoreOptions(VotingOptions):
     insert_share: float = 0.5  # of training texts that get masks after the first token, as DDM's
     insert_rate: float = 0.3  # so many of them for each token
     hide_share: float = 1 / 3  # of training texts some of whose words are masked
-    hide_rate: float = 0.4  # the greatest share of words; drawn evenly from 0 to it,
-    hide: Literal["random", "worst"] = "random"  # all of them, or those whose masking raises the loss by the gradient
-    worst_share: float = 0.5  # of training texts some of whose words are exchanged for their worst synonyms, likewise
+    hide_rate: float = 0.4  # the greatest share of words; drawn evenly from 0 to it
+    worst_share: float = 0.75  # of training texts some of whose words are exchanged for their worst synonyms, likewise
     worst_rate: float = 1.0
-    strange_rate: float = 0.0  # of these words so many may become words of other texts as well
+    strange_rate: float = 0.3  # of these words so many may become words of other texts as well
     steps: int = 2  # FreeLB's, against moved embeddings; 0: none
     mask_position: MaskPosition = "zero"
     votes: int = 1  # views; in all but the first random words are exchanged for any of their synonyms
@@ -57,8 +56,8 @@ class DDMRestoreOptions(VotingOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_least(steps=(self.steps, 0))
-        check_shares(**{name: value for name, value in vars(self).items()
-                        if name.endswith(("budget", "touched", "_share", "_rate", "_swaps"))})
+        ends = "budget", "touched", "_share", "_rate", "_swaps"
+        check_shares(**{name: value for name, value in vars(self).items() if name.endswith(ends)})
 
 
 class DDMRestore(Voting, Ascent):
@@ -66,8 +65,8 @@ class DDMRestore(Voting, Ascent):
 
     Idea: our own, after DDM, whose rarity of pieces misses typing errors and masks evidence. An unknown word is the
     better sign. Others are read as the mean of their synonyms, and the network is trained against the worst swaps.
-    Acts at: training_view and inference_view (the text, word by word; then masks, their position zero), harden (in
-    half of the training texts words become those synonyms that by the gradient hurt most), learn (FreeLB's steps).
+    Acts at: training_view and inference_view (the text, word by word; then masks, their position zero), harden (most
+    training texts get those synonyms, or others' words, that hurt most by the gradient), learn (FreeLB's steps).
     Deviations: DDM masks a fixed share of tokens by rarity, this one what is unknown. In training half of the texts
     get DDM's inserted masks, and a third have random words masked.
     Relations: FGWS replaces rare words without a notion of spelling; SAFER votes over synonyms, as preset 'vote' does.
@@ -77,8 +76,8 @@ class DDMRestore(Voting, Ascent):
     family: ClassVar[Family] = "masking"
     passes: ClassVar[str] = "1"
     Options = DDMRestoreOptions
-    presets: ClassVar = {"recommended": Preset({}, {"epochs": 10}),  # what is made so hard is learned later
-                         "vote": Preset({"votes": 10, "decision": "vote"}, {"epochs": 10}),
+    presets: ClassVar = {"recommended": Preset({}, {"epochs": 10, "keep": "last"}),  # what is so hard is learned late
+                         "vote": Preset({"votes": 10, "decision": "vote"}, {"epochs": 10, "keep": "last"}),
                          "restore": Preset({"synonyms": "none", "worst_share": 0.0, "steps": 0}, {})}
     step_size, start, bound = 0.1, 0.05, 0.0  # of the steps, of FreeLB's first one; no bound
     options: DDMRestoreOptions
@@ -115,14 +114,13 @@ class DDMRestore(Voting, Ascent):
         chosen, drawn = torch.rand(2, 2, len(texts), generator=generator)
         hide, worse = torch.where(chosen < shares, rates * drawn, 0.0)
         seeds = torch.randint(2**63 - 1, (2, len(texts)), generator=generator)
-        draft = replace(self.draft(texts, hide * (o.hide == "random"), seeds[0], encode, keep=True),
-                        inserted=torch.rand(len(texts), generator=generator) < o.insert_share)
-        bare, strange = hide * (o.hide == "worst"), o.strange_rate
-        self._training = draft, self.drafts.swaps(draft, worse, seeds[1], bare=bare, strange=strange)
+        draft = self.draft(texts, hide, seeds[0], encode, keep=True)
+        draft = replace(draft, inserted=torch.rand(len(texts), generator=generator) < o.insert_share)
+        self._training = draft, self.drafts.swaps(draft, worse, seeds[1], strange=o.strange_rate)
         return draft.batch().with_labels(labels)
 
     def harden(self, objective: Objective, batch: Batch) -> Batch:
-        """The batch with words exchanged for the worst of their synonyms or masks, to first order and all at once."""
+        """The batch with words exchanged for the worst of their synonyms, to first order and all at once."""
         assert self._training is not None
         draft, swaps = self._training
         if not swaps:

@@ -10,7 +10,9 @@ from dualmask.errors import OptionError
 from dualmask.evaluation.crew import Crew
 from dualmask.evaluation.filling import Outcome, Run, Watch, tensor_cores
 from dualmask.evaluation.grid import Grid
+from dualmask.evaluation.known import without_known
 from dualmask.evaluation.lock import locked
+from dualmask.evaluation.material import Material
 from dualmask.evaluation.plan import make_plan
 from dualmask.evaluation.records import FAILURES, keep
 from dualmask.evaluation.standing import survey
@@ -20,7 +22,7 @@ GRID, CELLS = ".toml", ".cells"  # endings of a grid's copy and of the names of 
 
 def run_grid(
     grid: Grid, out: Path, *, watch: Watch | None = None, only: str = "", minutes: float | None = None,
-    deadline: float | None = None, workers: int = 1,
+    deadline: float | None = None, workers: int = 1, known: Path | None = None,
 ) -> Outcome:
     """Fill the cells of a grid that `out` lacks; one that fails is listed and the others go on.
 
@@ -28,6 +30,7 @@ def run_grid(
     minutes: begin nothing new after so many.
     deadline: stop after so many seconds, whatever is under way; what was recorded stays, and the next run goes on.
     workers: processes that share the cells, for a GPU that one can't keep busy.
+    known: packed records; classifiers that these have wholly are left out.
     """
     if workers < 1:
         raise OptionError(f"workers is {workers}; expected 1 or more.")
@@ -38,5 +41,7 @@ def run_grid(
         keep(grid.text, out / f"{grid.name}{GRID}")
         keep("".join(f"{task.cell.file_name}\n" for task in make_plan(grid).tasks), out / f"{grid.name}{CELLS}")
         plan, kind = make_plan(grid, only=only), partial(Crew, size=workers) if workers > 1 else Run
+        if known is not None:
+            plan = without_known(grid, plan, known, Material())
         run = kind(grid, plan, out, watch=watch or Watch(), end=end)
         return run.through(survey(grid, plan, out, run.material))

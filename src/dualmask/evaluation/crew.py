@@ -65,7 +65,7 @@ class Crew(Run):
         self.size = size
         self.members: list[Member] = []
         self.taken: set[Cell] = set()
-        self.training: dict[str, Cell] = {}  # jobs whose classifier is being trained, and the cell it is trained for
+        self.training: dict[str, Cell] = {}  # classifiers that are being trained, and the cell they are trained for
 
     def fill_all(self) -> None:
         news = True
@@ -92,12 +92,11 @@ class Crew(Run):
             return
         for job in self.plan.jobs:
             for task in job.tasks:
-                if most <= 0 or job.name in self.training:
+                if most <= 0 or not self.training.keys().isdisjoint(job.models):
                     break
                 if task.cell in self.taken or not self.is_open(task) or self.waits(task):
                     continue
-                if unfinished(self.out / MODELS / job.name):
-                    self.training[job.name] = task.cell
+                self.training |= {name: task.cell for name in job.models if unfinished(self.out / MODELS / name)}
                 self.taken.add(task.cell)
                 most -= 1
                 yield job, task
@@ -134,7 +133,7 @@ class Crew(Run):
         if isinstance(job := told[0], Job):  # with one task there; here it has all of them
             told = next(one for one in self.plan.jobs if one.name == job.name), *told[1:]
             if name == "trained":
-                self.training.pop(job.name, None)
+                self.no_longer_trained(member.task.cell)
         getattr(self.watch, name)(*told)
         return name == "trained"
 
@@ -142,14 +141,19 @@ class Crew(Run):
         self.standings[task.cell] = found.standing
         self.outcome.done += found.outcome.done
         self.outcome.failures += found.outcome.failures
-        for name in [name for name, cell in self.training.items() if cell == task.cell]:  # it came to nothing
-            del self.training[name]
-            for failure in found.outcome.failures:
-                self.give_up(name, DualmaskError(failure.reason))
+        lost = self.no_longer_trained(task.cell)  # what was still to be trained came to nothing
+        for failure in found.outcome.failures if lost else ():
+            self.give_up(lost, DualmaskError(failure.reason))
 
-    def give_up(self, name: str, reason: DualmaskError) -> None:
-        """All other cells of a job, whose classifier can't be trained."""
-        for task in next(job.tasks for job in self.plan.jobs if job.name == name):
+    def no_longer_trained(self, cell: Cell) -> set[str]:
+        """The classifiers that were being trained for a cell."""
+        names = {name for name, trained in self.training.items() if trained == cell}
+        self.training = {name: other for name, other in self.training.items() if name not in names}
+        return names
+
+    def give_up(self, names: set[str], reason: DualmaskError) -> None:
+        """All other cells of jobs whose classifiers can't be trained."""
+        for task in [task for job in self.plan.jobs if not names.isdisjoint(job.models) for task in job.tasks]:
             if task.cell not in self.taken and self.is_open(task):
                 self.taken.add(task.cell)
                 self.failed(task, reason)
@@ -159,7 +163,7 @@ class Crew(Run):
         assert member.task is not None
         member.process.join()
         self.members.remove(member)
-        self.training = {name: cell for name, cell in self.training.items() if cell != member.task.cell}
+        self.no_longer_trained(member.task.cell)
         self.failed(member.task, DualmaskError(
             f"the process that worked on it ended with code {member.process.exitcode}"
             + (", as one that is killed for want of memory; take fewer workers." if member.process.exitcode == -9

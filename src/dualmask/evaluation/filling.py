@@ -127,7 +127,7 @@ class Run:
         if self.loaded is None or self.loaded[0] != job.name:
             self.loaded = None  # before another one needs its place
             self.watch.training(job)
-            made = trained(job, data, self.material.encoder(job.encoder), self.out / MODELS / job.name)
+            made = trained(job, data, self.material.encoder(job.encoder), self.out / MODELS)
             self.loaded = job.name, made
             self.watch.trained(job, float(str(made.facts.get("seconds", 0))))
         return self.loaded[1]

@@ -56,6 +56,7 @@ class DefenceEntry:
     samples: int | None = None  # texts, where they are fewer than the grid's, e.g. for defences of many passes
     eot: int | None = None  # answers averaged for each question, where they are not as many as the grid's
     data: tuple[str, ...] = ()  # names of the data it is for, where it is not for all, e.g. by words for their classes
+    network: str = ""  # the entry whose trained network it takes, where it differs in what is done at inference alone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +142,7 @@ def make_grid(values: Mapping[str, object], mistakes: Mistakes, *, folder: Path)
     for name in LISTS:
         if name in values:
             settings[name] = entries(name, values[name], mistakes, folder=folder, training=training)
-    known_data(settings, mistakes)
+    known_names(settings, mistakes)
     modes = cast(tuple[str, ...], settings.get("modes", ("adaptive",)))
     needed = ["data", "defences", *(["attacks"] if set(modes) - {"defence-aware"} else [])]
     for name in needed:
@@ -179,13 +180,19 @@ def entries(
     return tuple(found)
 
 
-def known_data(settings: Mapping[str, object], mistakes: Mistakes) -> None:
-    """Defences that are for some of the data must name them."""
+def known_names(settings: Mapping[str, object], mistakes: Mistakes) -> None:
+    """Defences that are for some of the data, or take another's network, must name them."""
     known = [one.name for one in cast(tuple[DataEntry, ...], settings.get("data", ()))]
-    for one in cast(tuple[DefenceEntry, ...], settings.get("defences", ())):
+    defences = cast(tuple[DefenceEntry, ...], settings.get("defences", ()))
+    for one in defences:
         for name in one.data:
             if name not in known:
                 mistakes.add(f"defences, {one.name}.data", f"unknown data '{name}'{did_you_mean(name, known)}")
+        fit = [each.name for each in defences if each.defence == one.defence and not each.network and not each.data
+               and each.training == one.training]
+        if one.network and one.network not in fit:
+            mistakes.add(f"defences, {one.name}.network", f"'{one.network}' is no entry for all data with the defence "
+                         f"{one.defence}, a network of its own and the same training{did_you_mean(one.network, fit)}")
 
 
 def fits_cell(name: object, mistakes: Mistakes, place: str) -> None:

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from dualmask import checkpoints
 from dualmask.attacks.running import digest
-from dualmask.classifier import DefendedClassifier
-from dualmask.defences import build_defence, preset_training
+from dualmask.classifier import DefendedClassifier, tested
+from dualmask.defences import build_defence
 from dualmask.errors import OptionError
-from dualmask.evaluation.grid import DataEntry, EncoderEntry
+from dualmask.evaluation.grid import DataEntry, DefenceEntry, EncoderEntry
 from dualmask.evaluation.plan import Job
 from dualmask.resources import RESOURCES
 from dualmask.results import difference
@@ -94,28 +94,44 @@ def drawn(rows: list[Example], most: int | None) -> list[Example]:
     return split_stratified(rows, most / len(rows), SPLIT_SEED)[1]
 
 
-def trained(job: Job, data: Data, mark: str, folder: Path) -> DefendedClassifier:
-    """The job's classifier out of its folder, trained first if it is not there; a stopped training goes on.
+def trained(job: Job, data: Data, mark: str, models: Path) -> DefendedClassifier:
+    """The job's classifier out of its folder, made first if it is not there; a stopped training goes on.
 
     mark: of the encoder, kept beside the classifier.
     """
-    settings = job.training
+    folder, entry = models / job.name, job.defence
     if unfinished(folder):
         for rest in folder.glob(".saving-*"):
             shutil.rmtree(rest, ignore_errors=True)
         (folder / MARK).unlink(missing_ok=True)
-        train(data.parts, encoder=job.encoder.source, defence=job.defence.defence, preset=job.defence.preset,
-              options=job.defence.options, training=settings, out=folder, resume=True, progress=False)
+        if job.base:
+            other = trained(replace(job, defence=job.base, base=None), data, mark, models)
+            asked_otherwise(other, entry, data.parts, named=job.base.name).save(folder)
+        else:
+            train(data.parts, encoder=job.encoder.source, defence=entry.defence, preset=entry.preset,
+                  options=entry.options, training=asdict(job.training), out=folder, resume=True, progress=False)
         (folder / MARK).write_text(mark + "\n", encoding="utf-8")
     checkpoints.remove(folder)  # left where a run was killed just after saving
     classifier = DefendedClassifier.load(folder)
-    check_facts(folder, {**classifier.facts, "encoder": kept_mark(folder) or mark}, {
-        "rows": data.rows, "encoder": mark, "defence": job.defence.defence,
-        "preset": job.defence.preset,
-        "options": build_defence(job.defence.defence, preset=job.defence.preset,
-                                 options=job.defence.options).options_as_dict(),
-        "training": asdict(preset_training(job.defence.defence, job.defence.preset, settings))})
+    check_facts(folder, {"network": "", **classifier.facts, "encoder": kept_mark(folder) or mark}, {
+        "rows": data.rows, "encoder": mark, "defence": entry.defence, "preset": entry.preset, "network": entry.network,
+        "options": build_defence(entry.defence, preset=entry.preset, options=entry.options).options_as_dict(),
+        "training": asdict(job.training)})
     return classifier
+
+
+def asked_otherwise(made: DefendedClassifier, entry: DefenceEntry, data: Dataset, *, named: str) -> DefendedClassifier:
+    """The same network with its defence set up otherwise, and what that changes measured again."""
+    defence = build_defence(entry.defence, preset=entry.preset, options=entry.options)
+    found = DefendedClassifier(made.model, made.encode.tokenizer, defence, labels=made.labels,
+                               max_length=made.encode.max_length).to(made.device)
+    defence.restore({name: tensor.cpu() for name, tensor in made.defence.state_dict().items()})
+    found.tune_defence(data.validation or [])
+    found.network.eval()
+    found.facts = {**made.facts, "preset": entry.preset, "options": defence.options_as_dict(), "network": named,
+                   "validation_accuracy": round(found.accuracy(data.validation or []), 4),
+                   **tested(found, data.test or [])}
+    return found
 
 
 def kept_mark(folder: Path) -> str:

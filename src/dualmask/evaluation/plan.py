@@ -5,9 +5,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dualmask.attacks import ATTACKS, aware_of
+from dualmask.defences import preset_training
 from dualmask.errors import OptionError
 from dualmask.evaluation.grid import AttackEntry, DataEntry, DefenceEntry, EncoderEntry, Grid
 from dualmask.evaluation.records import MODES, TRANSFER, Cell, Mode, Scores
+from dualmask.options import TrainingOptions
 
 
 @dataclass(frozen=True)
@@ -28,15 +30,25 @@ class Job:
     defence: DefenceEntry
     seed: int
     tasks: tuple[Task, ...]
+    base: DefenceEntry | None = None  # whose network it takes
 
     @property
     def name(self) -> str:
-        return f"{self.data.name}.{self.encoder.name}.{self.defence.name}.{self.seed}"
+        return self.named(self.defence)
 
     @property
-    def training(self) -> dict[str, object]:
-        """What differs from the settings of the defence's preset."""
-        return {**self.defence.training, **self.data.training, "seed": self.seed}
+    def models(self) -> tuple[str, ...]:
+        """The names of all classifiers that it needs, its own last."""
+        return *([self.named(self.base)] if self.base else []), self.name
+
+    def named(self, defence: DefenceEntry) -> str:
+        return f"{self.data.name}.{self.encoder.name}.{defence.name}.{self.seed}"
+
+    @property
+    def training(self) -> TrainingOptions:
+        """By the preset of what is trained, changed by its entry, then by that of the data."""
+        of = self.base or self.defence
+        return preset_training(of.defence, of.preset, {**of.training, **self.data.training, "seed": self.seed})
 
 
 @dataclass(frozen=True)
@@ -59,7 +71,8 @@ def make_plan(grid: Grid, *, only: str = "") -> Plan:
     source = plain if set(grid.modes) & set(TRANSFER) else None
     order = [*([plain] if source or grid.plain else []), *(one for one in grid.defences if one != plain)]
     jobs = [Job(data=data, encoder=encoder, defence=defence, seed=seed, tasks=tuple(
-                tasks(grid, defence, Cell(data.name, encoder.name, defence.name, "-", "adaptive", seed), source)))
+                tasks(grid, defence, Cell(data.name, encoder.name, defence.name, "-", "adaptive", seed), source)),
+                base=next((one for one in grid.defences if one.name == defence.network), None))
             for seed in grid.seeds for data in grid.data for encoder in grid.encoders for defence in order
             if not defence.data or data.name in defence.data]
     found = tuple(chosen(jobs, only))

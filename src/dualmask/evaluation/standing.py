@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from dualmask.attacks import build_attack
-from dualmask.defences import build_defence, preset_training
+from dualmask.defences import build_defence
 from dualmask.errors import DualmaskError
 from dualmask.evaluation.grid import Grid
 from dualmask.evaluation.material import Material, unfinished
@@ -102,13 +102,13 @@ def settings_of(grid: Grid, job: Job, task: Task, material: Material) -> dict[st
     entry, chosen = task.attack, job.defence
     attack = build_attack(entry.attack, preset=entry.preset, options=entry.options)
     defence = build_defence(chosen.defence, preset=chosen.preset, options=chosen.options)
-    training = preset_training(chosen.defence, chosen.preset, job.training)
     found = {"cell": task.cell.as_dict(), "attack": attack.name, "preset": entry.preset,
              "options": attack.options_as_dict(), "seed": grid.attack_seed, "samples": grid.samples_of(chosen, entry),
              "sample_seed": grid.sample_seed, "measure": None if grid.measure == "none" else grid.measure,
              "eot": (chosen.eot or grid.eot) if defence.noise != "none" else 1,
              "draws": grid.draws if defence.noise != "none" else 0,
-             "defence": {"name": defence.name, **defence.options_as_dict()}, "training": asdict(training)}
+             "defence": {"name": defence.name, **defence.options_as_dict()}, "network": chosen.network,
+             "training": asdict(job.training)}
     return {**json.loads(json.dumps(found)), **material_settings(job, material)}
 
 
@@ -126,7 +126,8 @@ def stated(header: Mapping[str, object]) -> dict[str, object]:
     told = about if isinstance(about, Mapping) else {}
     given = told.get("training")
     facts = given if isinstance(given, Mapping) else {}
-    beside = {"encoder": told.get("encoder"), "rows": facts.get("rows"), "training": whole_training(facts)}
+    beside = {"encoder": told.get("encoder"), "rows": facts.get("rows"), "training": whole_training(facts),
+              "network": facts.get("network", "") if facts else None}
     return {**header, **{name: value for name, value in beside.items() if value is not None}}
 
 

@@ -19,7 +19,6 @@ from dualmask.text.rewriting import HIDDEN, Rewriting, parts
 from dualmask.text.spelling import Numbers, Read, Spelling
 from dualmask.text.tampering import exchanged
 
-NONE = np.zeros(0, dtype=np.int64)
 STRANGERS = 50  # words of other texts that may stand for one, as many as attacks try
 REMEMBERED = 1 << 17  # words, and training texts, about which something is kept
 
@@ -144,25 +143,19 @@ class Drafts:
             self._stays[core] = self.rewriting(core) == core
         return word if self._stays[core] else str(self.rewriting(word)).strip()
 
-    def swaps(
-        self, draft: Draft, rates: Tensor, seeds: Tensor, *, bare: Tensor | None = None, strange: float = 0.0,
-    ) -> list[Swap]:
+    def swaps(self, draft: Draft, rates: Tensor, seeds: Tensor, *, strange: float = 0.0) -> list[Swap]:
         """Words that have synonyms, each with the chance that its row's rate says; no masks.
 
-        bare: rates likewise, of words for which a mask may stand.
         strange: the share of the words for which, besides synonyms, words of the other texts may stand.
         """
         chosen = (uniform(seeds, draft.longest) < rates[:, None]).numpy()
-        drawn = uniform(other := scrambled(seeds), draft.longest).numpy()
-        hiding = drawn < (np.zeros((len(drawn), 1)) if bare is None else bare[:, None].numpy())
-        foreign = chosen & (drawn > 1 - strange)
+        foreign = chosen & (uniform(other := scrambled(seeds), draft.longest) < strange).numpy()
         strangers = self._strangers(draft, other) if foreign.any() else []
         found = []
         for row, (words, read) in enumerate(zip(draft.written, draft.rows, strict=True)):
-            wanted = (chosen[row] | hiding[row])[:len(words)] & (read[:len(words)] != Spelling.MASK)
+            wanted = chosen[row][:len(words)] & (read[:len(words)] != Spelling.MASK)
             for place in np.flatnonzero(wanted).tolist():
-                numbers = self.candidates(words[place]) if chosen[row, place] else NONE
-                numbers = np.append(numbers, Spelling.MASK) if hiding[row, place] else numbers
+                numbers = self.candidates(words[place])
                 numbers = np.append(numbers, strangers[row]) if foreign[row, place] else numbers
                 if len(numbers):
                     found.append(Swap(row, place, numbers))
