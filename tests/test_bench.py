@@ -26,7 +26,7 @@ from dualmask.bench_display import Board, told
 from dualmask.classifier import DefendedClassifier
 from dualmask.cli import app, main
 from dualmask.errors import OptionError
-from dualmask.evaluation.bench import run_grid
+from dualmask.evaluation.bench import plan_of, run_grid
 from dualmask.evaluation.filling import Outcome, Watch
 from dualmask.evaluation.grid import DataEntry, read_grid
 from dualmask.evaluation.known import without_known
@@ -136,6 +136,29 @@ def test_a_network_may_be_asked_otherwise_without_training_it_again(toy: Path, w
     assert {failure.cell.defence for failure in apart.failures} == {"low"} and "network" in apart.failures[0].reason
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_several_grids_are_done_as_one(toy: Path, tmp_path: Path, workers: int) -> None:
+    first = read_grid(change(toy / "grid.toml", samples="5"))
+    second = read_grid(change(toy / "grid.toml", name='"deep"', seeds="[0, 1]", samples="7", modes='["adaptive"]'))
+    plan = plan_of([first, second])
+    assert plan.name == "toy, deep" and [(job.name, job.grid.name, len(job.tasks)) for job in plan.jobs] == [
+        ("toy.tiny.plain.0", "toy", 2), ("toy.tiny.ddm.0", "toy", 2), ("toy.tiny.plain.1", "deep", 1),
+        ("toy.tiny.ddm.1", "deep", 1)]
+    outcome = run_grid([first, second], tmp_path / "both", workers=workers)
+    assert not outcome.failures and len(outcome.done) == 6
+    texts = {cell.cell.file_name: len(cell.results) for cell in read_cells(tmp_path / "both").cells}
+    assert {name: count for name, count in texts.items() if "transfer" in name} == {
+        f"toy.tiny.{name}.deepwordbug.transfer.0.jsonl": 5 for name in ("plain", "ddm")}
+    assert sorted(texts.values()) == [5, 5, 7, 7, 7, 7], "of a cell that both have, the larger sample"
+    assert {path.name for path in (tmp_path / "both").glob("*.cells")} == {"toy.cells", "deep.cells"}
+    assert run_grid(first, tmp_path / "both").done == []
+    assert [job.seed for job in plan_of([first, second], "ddm.deepwordbug.adaptive.1").jobs] == [1]
+    with pytest.raises(OptionError, match="no cell's name contains 'nothing'"):
+        plan_of([first, second], "nothing")
+    with pytest.raises(OptionError, match="of the grids toy, toy several have one name"):
+        plan_of([first, first])
+
+
 def test_what_others_have_published_is_left_out(toy: Path, tmp_path: Path) -> None:
     packed = tmp_path / "published.jsonl.gz"
     pack([toy / "out"], packed)
@@ -143,15 +166,15 @@ def test_what_others_have_published_is_left_out(toy: Path, tmp_path: Path) -> No
     assert run_grid(grid, tmp_path / "none", known=packed).done == []
     more = read_grid(change(toy / "grid.toml", defences='["plain", "ddm", {name = "low", defence = "ddm", '
                             'options = {test_rate = 0.02}}]'))
-    found = without_known(more, make_plan(more), packed, Material())
+    found = without_known(make_plan(more), packed, Material())
     assert [(job.defence.name, len(job.tasks)) for job in found.jobs] == [("plain", 1), ("low", 2)], "texts to show"
     changed = read_grid(change(toy / "grid.toml", samples="20"))
-    assert len(without_known(changed, make_plan(changed), packed, Material()).tasks) == 4, "larger samples"
+    assert len(without_known(make_plan(changed), packed, Material()).tasks) == 4, "larger samples"
     changed = read_grid(change(toy / "grid.toml", attack_seed="1"))
-    assert len(without_known(changed, make_plan(changed), packed, Material()).tasks) == 4, "other settings"
+    assert len(without_known(make_plan(changed), packed, Material()).tasks) == 4, "other settings"
     record(toy, DDM).unlink()
     pack([toy / "out"], packed)
-    rest = without_known(grid, make_plan(grid), packed, Material())
+    rest = without_known(make_plan(grid), packed, Material())
     assert [(job.defence.name, len(job.tasks)) for job in rest.jobs] == [("plain", 1), ("ddm", 2)], "one network a row"
     change(toy / "grid.toml")
     told = CliRunner().invoke(app, ["bench", str(toy / "grid.toml"), "--known", str(packed), "--dry-run"])
@@ -265,12 +288,12 @@ def test_noise_is_among_the_settings(toy: Path) -> None:
         def options_as_dict(self) -> dict[str, object]:
             return {}
 
-    job = make_plan(grid := read_grid(change(toy / "grid.toml", eot="5", draws="3"))).jobs[1]
+    job = make_plan(read_grid(change(toy / "grid.toml", eot="5", draws="3"))).jobs[1]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dualmask.evaluation.standing.build_defence", lambda *_, **__: Noisy())
-        found = settings_of(grid, job, job.tasks[0], Material())
+        found = settings_of(job, job.tasks[0], Material())
     assert (found["eot"], found["draws"]) == (5, 3)
-    found = settings_of(grid, job, job.tasks[0], Material())
+    found = settings_of(job, job.tasks[0], Material())
     assert (found["eot"], found["draws"]) == (1, 0)
 
 
@@ -280,8 +303,8 @@ def test_transfer_follows_its_source(toy: Path) -> None:
     first, *rest = record(toy, PLAIN).read_text().splitlines()
     fault = {**json.loads(rest[3]), "outcome": "attack-error", "reason": "a slip", "adversarial": None}
     record(toy, PLAIN).write_text("\n".join([first, *rest[:3], json.dumps(fault), *rest[4:]]) + "\n")
-    plan = make_plan(grid := read_grid(toy / "grid.toml"))
-    assert [one.outdated for one in survey(grid, plan, toy / "out").values()] == [False, True, False, True]
+    plan = make_plan(read_grid(toy / "grid.toml"))
+    assert [one.outdated for one in survey(plan, toy / "out").values()] == [False, True, False, True]
     outcome = run(toy)
     assert named(outcome.done) == CELLS - {DDM} and outcome.found == 1
     assert {name: lines(toy, name) for name in CELLS} == kept
@@ -574,7 +597,7 @@ def test_time_left_is_what_was_measured_and_no_more(toy: Path) -> None:
     assert told(TimeLeft(65.0, 1)) == "about 65 s left, not counting 1 steps of kinds that were not measured yet"
     assert told(TimeLeft(600.0)) == "about 10 min left" and told(TimeLeft(9000.0)) == "about 2.5 h left"
     assert "not known" in told(TimeLeft(0.0, 3)) and told(TimeLeft(0.0)) == "nothing left"
-    found = survey(grid, plan, toy / "out")
+    found = survey(plan, toy / "out")
     assert [one.finished for one in found.values()] == [True] * 4 + [False] * 4
     assert found[plan.tasks[4].cell] == Standing()
 

@@ -81,7 +81,7 @@ def test_a_process_that_dies_costs_its_cell_and_no_other(toy: Path) -> None:
     out.mkdir()
     grid = read_grid(toy / "grid.toml")
     plan = make_plan(grid)
-    outcome = Killer(grid, plan, out, watch=Watch(), size=1).through(survey(grid, plan, out))
+    outcome = Killer(plan, out, watch=Watch(), size=1).through(survey(plan, out))
     reasons = [failure.reason for failure in outcome.failures]
     assert "ended with code -9" in reasons[0] and "fewer workers" in reasons[0]
     assert all("it needs the texts of" in reason for reason in reasons[1:])

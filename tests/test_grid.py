@@ -307,7 +307,7 @@ def test_a_cell_of_several_tiers_has_the_same_settings_in_each() -> None:
         grid = read_grid(ROOT / "experiments" / f"{name}.toml")
         for job in make_plan(grid).jobs:
             for task in job.tasks:
-                settings = settings_of(grid, job, task, material)
+                settings = settings_of(job, task, material)
                 before = found.setdefault(task.cell.file_name, settings)
                 assert {**before, "samples": 0} == {**settings, "samples": 0}, task.cell.file_name
                 assert before["samples"] <= settings["samples"], task.cell.file_name  # type: ignore[operator]

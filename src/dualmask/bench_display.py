@@ -16,7 +16,6 @@ from rich.table import Table
 from rich.text import Text
 
 from dualmask.evaluation.filling import Outcome, Watch
-from dualmask.evaluation.grid import Grid
 from dualmask.evaluation.plan import Job, Plan, Task
 from dualmask.evaluation.records import Cell
 from dualmask.evaluation.standing import MODELS, Pace, Standing, TimeLeft, measured, untrained
@@ -59,12 +58,12 @@ class Board(Watch):
 
     # What the run tells
 
-    def start(self, grid: Grid, plan: Plan, standings: dict[Cell, Standing], out: Path) -> None:
+    def start(self, plan: Plan, standings: dict[Cell, Standing], out: Path) -> None:
         self.plan, self.standings, self.out = plan, dict(standings), out
         self.states = {cell: state_of(one) for cell, one in standings.items()}
-        self.wanted = expected_texts(grid, plan, standings)
+        self.wanted = expected_texts(plan, standings)
         self.untrained, self.pace = untrained(plan, standings, out), measured(plan, standings, out)
-        self.say(Text(f"{grid.name}: {counts(self.states)} in {out}; {told(self.left())}"))
+        self.say(Text(f"{plan.name}: {counts(self.states)} in {out}; {told(self.left())}"))
 
     def training(self, job: Job) -> None:
         self.now, self.began = Text(f"loading {job.name}"), time.monotonic()
@@ -157,10 +156,9 @@ def counts(states: dict[Cell, str]) -> str:
     return ", ".join(parts + [f"{found[name]:,} {name}" for name in ("begun", "failed") if found[name]])
 
 
-def expected_texts(grid: Grid, plan: Plan, standings: dict[Cell, Standing]) -> dict[Cell, int | None]:
+def expected_texts(plan: Plan, standings: dict[Cell, Standing]) -> dict[Cell, int | None]:
     """As many as were asked for; how many there are is known when a cell is begun."""
-    return {task.cell: standings[task.cell].wanted or grid.samples_of(job.defence, task.attack)
-            for job in plan.jobs for task in job.tasks}
+    return {task.cell: standings[task.cell].wanted or task.texts for task in plan.tasks}
 
 
 def progress(cell: Cell, found: Standing, wanted: int | None) -> str:
@@ -196,7 +194,7 @@ def told(left: TimeLeft) -> str:
     return f"about {about} left{rest}"
 
 
-def show_plan(console: Console, grid: Grid, plan: Plan, standings: dict[Cell, Standing], *, out: Path) -> None:
+def show_plan(console: Console, plan: Plan, standings: dict[Cell, Standing], *, out: Path) -> None:
     """What a run would do."""
     missing = untrained(plan, standings, out)
     for note in plan.notes:
@@ -211,12 +209,12 @@ def show_plan(console: Console, grid: Grid, plan: Plan, standings: dict[Cell, St
             detail = f" ({found.texts:,} of {found.wanted:,} texts)" if state == "begun" else ""
             detail += f": {found.problem}" if found.problem else ""
             console.print(Text(f"  {state:6} {name}{detail}"), soft_wrap=True)
-    texts = expected_texts(grid, plan, standings)
+    texts = expected_texts(plan, standings)
     lacking = [(cell, (texts[cell] or 0) - one.texts) for cell, one in standings.items()
                if not one.finished and not one.problem]
     states = {cell: state_of(one) for cell, one in standings.items()}
     left = measured(plan, standings, out).left(lacking, missing)
-    console.print(Text(f"{grid.name}: {counts(states)}, {len(missing):,} classifiers to train; {told(left)}"))
+    console.print(Text(f"{plan.name}: {counts(states)}, {len(missing):,} classifiers to train; {told(left)}"))
 
 
 def figure_tables(report: Report) -> Iterator[Table]:

@@ -19,10 +19,12 @@ Results = Annotated[Path, typer.Argument(
 
 
 def bench(
-    grid: Annotated[Path, typer.Argument(metavar="GRID", help="What to measure (TOML), e.g. experiments/quick.toml.")],
+    grids: Annotated[list[Path], typer.Argument(
+        metavar="GRID...", help="What to measure (TOML), e.g. experiments/quick.toml; several are done as one.")],
     *,
     out: Annotated[Path | None, typer.Option(
-        help="Folder of the results; what is there already is kept. results/NAME unless given.")] = None,
+        help="Folder of the results; what is there already is kept. results/NAME of the first grid unless given.")
+    ] = None,
     only: Annotated[str, typer.Option(
         metavar="TEXT", help="Just the cells whose names have it in them, e.g. ddm.textfooler; several between "
                              "commas.")] = "",
@@ -36,23 +38,19 @@ def bench(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
-    """Train and attack what a grid lists, as far as it is missing; the same command goes on after a stop."""
+    """Train and attack what grids list, as far as it is missing; the same command goes on after a stop."""
     from rich.console import Console
 
     from dualmask.bench_display import Board, show_plan
-    from dualmask.evaluation.bench import run_grid
+    from dualmask.evaluation.bench import plan_of, run_grid
     from dualmask.evaluation.grid import read_grid
-    from dualmask.evaluation.known import without_known
-    from dualmask.evaluation.material import Material
-    from dualmask.evaluation.plan import make_plan
     from dualmask.evaluation.standing import survey
 
-    asked, console = read_grid(grid), Console()
-    folder = out or Path("results", asked.name)
+    asked, console = [read_grid(path) for path in grids], Console()
+    folder = out or Path("results", asked[0].name)
     if dry_run:
-        plan = make_plan(asked, only=only)
-        plan = without_known(asked, plan, known, Material()) if known else plan
-        show_plan(console, asked, plan, survey(asked, plan, folder), out=folder)
+        plan = plan_of(asked, only, known)
+        show_plan(console, plan, survey(plan, folder), out=folder)
         return
     with Board(Console(stderr=True, quiet=quiet)) as board:
         outcome = run_grid(asked, folder, watch=board, only=only, minutes=minutes, deadline=deadline,

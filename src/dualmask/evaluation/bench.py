@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run a grid: what is missing is trained and attacked, by one process or several."""
+"""Run grids: what is missing is trained and attacked, by one process or several."""
 
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from dualmask.evaluation.grid import Grid
 from dualmask.evaluation.known import without_known
 from dualmask.evaluation.lock import locked
 from dualmask.evaluation.material import Material
-from dualmask.evaluation.plan import make_plan
+from dualmask.evaluation.plan import Plan, joined, make_plan
 from dualmask.evaluation.records import FAILURES, keep
 from dualmask.evaluation.standing import survey
 
@@ -21,10 +22,10 @@ GRID, CELLS = ".toml", ".cells"  # endings of a grid's copy and of the names of 
 
 
 def run_grid(
-    grid: Grid, out: Path, *, watch: Watch | None = None, only: str = "", minutes: float | None = None,
-    deadline: float | None = None, workers: int = 1, known: Path | None = None,
+    grid: Grid | Sequence[Grid], out: Path, *, watch: Watch | None = None, only: str = "",
+    minutes: float | None = None, deadline: float | None = None, workers: int = 1, known: Path | None = None,
 ) -> Outcome:
-    """Fill the cells of a grid that `out` lacks; one that fails is listed and the others go on.
+    """Fill the cells of a grid, or of several, that `out` lacks; one that fails is listed and the others go on.
 
     only: just the cells whose names contain it, or one of several between commas, and what they need.
     minutes: begin nothing new after so many.
@@ -34,14 +35,31 @@ def run_grid(
     """
     if workers < 1:
         raise OptionError(f"workers is {workers}; expected 1 or more.")
+    grids = [grid] if isinstance(grid, Grid) else list(grid)
     end = time.monotonic() + 60 * minutes if minutes is not None else None
     out.mkdir(parents=True, exist_ok=True)
     with locked(out), tensor_cores(), until(deadline):
         (out / FAILURES).unlink(missing_ok=True)
-        keep(grid.text, out / f"{grid.name}{GRID}")
-        keep("".join(f"{task.cell.file_name}\n" for task in make_plan(grid).tasks), out / f"{grid.name}{CELLS}")
-        plan, kind = make_plan(grid, only=only), partial(Crew, size=workers) if workers > 1 else Run
-        if known is not None:
-            plan = without_known(grid, plan, known, Material())
-        run = kind(grid, plan, out, watch=watch or Watch(), end=end)
-        return run.through(survey(grid, plan, out, run.material))
+        for one in grids:
+            keep(one.text, out / f"{one.name}{GRID}")
+            keep("".join(f"{task.cell.file_name}\n" for task in make_plan(one).tasks), out / f"{one.name}{CELLS}")
+        plan, kind = plan_of(grids, only, known), partial(Crew, size=workers) if workers > 1 else Run
+        run = kind(plan, out, watch=watch or Watch(), end=end)
+        return run.through(survey(plan, out, run.material))
+
+
+def plan_of(grids: Sequence[Grid], only: str = "", known: Path | None = None) -> Plan:
+    """What is to be done for grids, those before others; `only` and `known` as of `run_grid`."""
+    names = [grid.name for grid in grids]
+    if len(set(names)) < len(names):
+        raise OptionError(f"of the grids {', '.join(names)} several have one name; give each a name of its own.")
+    plans, refused = [], []
+    for grid in grids:
+        try:
+            plans.append(make_plan(grid, only=only))
+        except OptionError as error:  # it has no such cell; one of the others may
+            refused.append(error)
+    if not plans:
+        raise refused[0]
+    plan = joined(plans)
+    return plan if known is None else without_known(plan, known, Material())

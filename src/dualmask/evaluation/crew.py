@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several processes at one grid. Each takes a cell, and when it is filled, the next that nobody has taken.
+"""Several processes at one plan. Each takes a cell, and when it is filled, the next that nobody has taken.
 
 One small network rarely keeps a GPU busy. Cells are independent, so what they hold does not depend on who fills them.
 """
@@ -17,7 +17,6 @@ from typing import NamedTuple
 from dualmask.deadline import TimeUp, check_time, seconds_left, time_is_up, until
 from dualmask.errors import DualmaskError
 from dualmask.evaluation.filling import Outcome, Run, Watch, tensor_cores
-from dualmask.evaluation.grid import Grid
 from dualmask.evaluation.material import unfinished
 from dualmask.evaluation.plan import Job, Plan, Task
 from dualmask.evaluation.records import Cell
@@ -47,7 +46,7 @@ class Member:
         spawning = get_context("spawn")  # a forked process can't use the GPU
         self.pipe, theirs = spawning.Pipe()
         threads = max(1, (os.cpu_count() or 1) // run.size)
-        self.process = spawning.Process(target=serve, args=(theirs, run.grid, run.plan, run.out),
+        self.process = spawning.Process(target=serve, args=(theirs, run.plan, run.out),
                                         kwargs={"threads": threads}, daemon=True)
         self.process.start()
         theirs.close()  # so that its end is heard
@@ -58,10 +57,8 @@ class Member:
 class Crew(Run):
     """A run that several processes share."""
 
-    def __init__(
-        self, grid: Grid, plan: Plan, out: Path, *, watch: Watch, end: float | None = None, size: int,
-    ) -> None:
-        super().__init__(grid, plan, out, watch=watch, end=end)
+    def __init__(self, plan: Plan, out: Path, *, watch: Watch, end: float | None = None, size: int) -> None:
+        super().__init__(plan, out, watch=watch, end=end)
         self.size = size
         self.members: list[Member] = []
         self.taken: set[Cell] = set()
@@ -195,14 +192,14 @@ class Told(Watch):
         self.send(("failed", (task, reason)))
 
 
-def serve(pipe: Connection, grid: Grid, plan: Plan, out: Path, *, threads: int) -> None:
+def serve(pipe: Connection, plan: Plan, out: Path, *, threads: int) -> None:
     """What a process of the crew does until it is ended."""
     import torch
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who gave the work stops it, and says so once
     os.environ.setdefault("RAYON_NUM_THREADS", str(threads))  # tokenizers'
     torch.set_num_threads(threads)
-    run = Run(grid, plan, out, watch=Told(pipe.send))
+    run = Run(plan, out, watch=Told(pipe.send))
     with suppress(EOFError, BrokenPipeError), tensor_cores():
         while True:
             pipe.send(filled(run, pipe.recv()))

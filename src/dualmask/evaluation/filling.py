@@ -17,7 +17,6 @@ from dualmask.attacks.base import Tools
 from dualmask.classifier import DefendedClassifier
 from dualmask.deadline import TimeUp
 from dualmask.errors import DataError, DualmaskError
-from dualmask.evaluation.grid import Grid
 from dualmask.evaluation.material import Data, Material, trained
 from dualmask.evaluation.plan import Job, Plan, Task
 from dualmask.evaluation.protocol import Protocol, evaluate
@@ -30,7 +29,7 @@ from dualmask.text.examples import Dataset
 class Watch:
     """Whoever wants to follow a run overrides what it needs."""
 
-    def start(self, grid: Grid, plan: Plan, standings: dict[Cell, Standing], out: Path) -> None: ...
+    def start(self, plan: Plan, standings: dict[Cell, Standing], out: Path) -> None: ...
 
     def training(self, job: Job) -> None: ...
 
@@ -78,9 +77,9 @@ def tensor_cores() -> Iterator[None]:
 class Run:
     """A run through a plan."""
 
-    def __init__(self, grid: Grid, plan: Plan, out: Path, *, watch: Watch, end: float | None = None) -> None:
+    def __init__(self, plan: Plan, out: Path, *, watch: Watch, end: float | None = None) -> None:
         """`end`: begin nothing new from then on."""
-        self.grid, self.plan, self.out, self.watch, self.end = grid, plan, out, watch, end
+        self.plan, self.out, self.watch, self.end = plan, out, watch, end
         self.material = Material()
         self.standings: dict[Cell, Standing] = {}
         self.outcome = Outcome(out)
@@ -90,7 +89,7 @@ class Run:
     def through(self, standings: Mapping[Cell, Standing]) -> Outcome:
         """Fill all cells, from how they stand."""
         self.standings = dict(standings)
-        self.watch.start(self.grid, self.plan, self.standings, self.out)
+        self.watch.start(self.plan, self.standings, self.out)
         for task in self.plan.tasks:
             if problem := self.standings[task.cell].problem:
                 self.failed(task, DataError(problem))
@@ -145,9 +144,9 @@ class Run:
 
     def fill(self, job: Job, task: Task, classifier: DefendedClassifier, data: Dataset) -> None:
         """One cell, from where it stands to its end."""
-        grid, entry, path = self.grid, task.attack, record_path(self.out, task.cell)
+        grid, entry, path = job.grid, task.attack, record_path(self.out, task.cell)
         protocol = Protocol(
-            samples=max(grid.samples_of(job.defence, entry), self.standings[task.cell].samples),
+            samples=max(task.texts, self.standings[task.cell].samples),
             sample_seed=grid.sample_seed, attack_seed=grid.attack_seed,
             eot=job.defence.eot or grid.eot, draws=grid.draws, measure=None if grid.measure == "none" else grid.measure)
         tests, tools = data.test or [], self.tools.setdefault(entry.name, Tools())
@@ -160,7 +159,7 @@ class Run:
                 protocol=protocol, out=path, validation=data.validation or (), source=source,
                 about={"grid": grid.name, "encoder": self.material.encoder(job.encoder)},
                 overwrite=self.standings[task.cell].outdated, watch=partial(self.watch.text, task))
-            found = standing(path, settings_of(grid, job, task, self.material))
+            found = standing(path, settings_of(job, task, self.material))
             if not found.whole:
                 raise DataError(found.problem or f"{path} has {found.texts} records where {found.wanted} texts were "
                                 "attacked; delete it, and the same command makes it anew.")

@@ -18,6 +18,7 @@ class Task:
 
     cell: Cell
     attack: AttackEntry
+    texts: int  # that it is to have, if the data have so many
     source: Cell | None = None  # whose adversarial texts are shown to the classifier
 
 
@@ -25,6 +26,7 @@ class Task:
 class Job:
     """A classifier to be trained, and the cells that it is for."""
 
+    grid: Grid
     data: DataEntry
     encoder: EncoderEntry
     defence: DefenceEntry
@@ -60,6 +62,10 @@ class Plan:
     def tasks(self) -> list[Task]:
         return [task for job in self.jobs for task in job.tasks]
 
+    @property
+    def name(self) -> str:
+        return ", ".join(dict.fromkeys(job.grid.name for job in self.jobs))
+
 
 def make_plan(grid: Grid, *, only: str = "") -> Plan:
     """The first seed of everything comes before the second; of what is compared, the plain classifier comes first.
@@ -70,7 +76,7 @@ def make_plan(grid: Grid, *, only: str = "") -> Plan:
     plain = grid.plain or DefenceEntry(name="plain", defence="plain", preset="recommended", training=grid.training)
     source = plain if set(grid.modes) & set(TRANSFER) else None
     order = [*([plain] if source or grid.plain else []), *(one for one in grid.defences if one != plain)]
-    jobs = [Job(data=data, encoder=encoder, defence=defence, seed=seed, tasks=tuple(
+    jobs = [Job(grid=grid, data=data, encoder=encoder, defence=defence, seed=seed, tasks=tuple(
                 tasks(grid, defence, Cell(data.name, encoder.name, defence.name, "-", "adaptive", seed), source)),
                 base=next((one for one in grid.defences if one.name == defence.network), None))
             for seed in grid.seeds for data in grid.data for encoder in grid.encoders for defence in order
@@ -82,6 +88,18 @@ def make_plan(grid: Grid, *, only: str = "") -> Plan:
     return Plan(found, tuple(notes(grid, source)))
 
 
+def joined(plans: Sequence[Plan]) -> Plan:
+    """The work of several plans, one after the other. A cell that several have comes once, with most texts."""
+    jobs = [job for plan in plans for job in plan.jobs]
+    texts: dict[Cell, int] = {}
+    for task in (task for job in jobs for task in job.tasks):
+        texts[task.cell] = max(task.texts, texts.get(task.cell, 0))
+    once = [replace(job, tasks=tuple(replace(task, texts=texts.pop(task.cell)) for task in job.tasks
+                                     if task.cell in texts)) for job in jobs]
+    return Plan(tuple(job for job in once if job.tasks), tuple(dict.fromkeys(
+        note for plan in plans for note in plan.notes)))
+
+
 def tasks(grid: Grid, defence: DefenceEntry, cell: Cell, source: DefenceEntry | None) -> Iterator[Task]:
     """The cells of one classifier, those first whose texts are shown to others."""
     blind = [one for one in grid.attacks if not ATTACKS[one.attack].against]
@@ -89,7 +107,7 @@ def tasks(grid: Grid, defence: DefenceEntry, cell: Cell, source: DefenceEntry | 
         for attack in aware_attacks(grid, defence) if mode == "defence-aware" else blind:
             own = replace(cell, attack=attack.name, mode=mode, scores=scores)
             crafted = replace(own, defence=source.name, mode="adaptive") if source and mode in TRANSFER else None
-            yield Task(own, attack, crafted)
+            yield Task(own, attack, grid.samples_of(defence, attack), crafted)
 
 
 def settings(grid: Grid, defence: DefenceEntry, source: DefenceEntry | None) -> list[tuple[Mode, Scores]]:

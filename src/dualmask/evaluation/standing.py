@@ -12,7 +12,6 @@ from typing import NamedTuple, cast
 from dualmask.attacks import build_attack
 from dualmask.defences import build_defence
 from dualmask.errors import DualmaskError
-from dualmask.evaluation.grid import Grid
 from dualmask.evaluation.material import Material, unfinished
 from dualmask.evaluation.plan import Job, Plan, Task
 from dualmask.evaluation.protocol import source_mark
@@ -62,10 +61,10 @@ class Standing(NamedTuple):
             flipped=self.flipped + (result.outcome == "succeeded"), seconds=self.seconds + result.seconds)
 
 
-def survey(grid: Grid, plan: Plan, out: Path, material: Material | None = None) -> dict[Cell, Standing]:
+def survey(plan: Plan, out: Path, material: Material | None = None) -> dict[Cell, Standing]:
     """The standing of every cell, out of the records; what they are compared with is read only where there are any."""
     known = material or Material()
-    found = {task.cell: standing(path, settings_of(grid, job, task, known)) if path.exists() else Standing()
+    found = {task.cell: standing(path, settings_of(job, task, known)) if path.exists() else Standing()
              for job in plan.jobs for task in job.tasks for path in [record_path(out, task.cell)]}
     for job in plan.jobs:
         new = [task.cell for task in job.tasks if not found[task.cell].begun and not found[task.cell].problem]
@@ -97,13 +96,13 @@ def record_path(out: Path, cell: Cell) -> Path:
     return out / RECORDS / cell.file_name
 
 
-def settings_of(grid: Grid, job: Job, task: Task, material: Material) -> dict[str, object]:
+def settings_of(job: Job, task: Task, material: Material) -> dict[str, object]:
     """What a cell's header must say, as far as it is known without the classifier."""
-    entry, chosen = task.attack, job.defence
+    grid, entry, chosen = job.grid, task.attack, job.defence
     attack = build_attack(entry.attack, preset=entry.preset, options=entry.options)
     defence = build_defence(chosen.defence, preset=chosen.preset, options=chosen.options)
     found = {"cell": task.cell.as_dict(), "attack": attack.name, "preset": entry.preset,
-             "options": attack.options_as_dict(), "seed": grid.attack_seed, "samples": grid.samples_of(chosen, entry),
+             "options": attack.options_as_dict(), "seed": grid.attack_seed, "samples": task.texts,
              "sample_seed": grid.sample_seed, "measure": None if grid.measure == "none" else grid.measure,
              "eot": (chosen.eot or grid.eot) if defence.noise != "none" else 1,
              "draws": grid.draws if defence.noise != "none" else 0,
