@@ -132,6 +132,8 @@ def test_a_network_may_be_asked_otherwise_without_training_it_again(toy: Path, w
         name="toy", source=str(toy / "data"))).test or []), 4)
     done = run(toy, defences=LOW)
     assert not done.failures and DDM in named(done.done) and cell not in named(done.done)
+    shown = CliRunner().invoke(app, ["bench", str(toy / "grid.toml"), "--out", str(toy / "new"), "--dry-run"]).output
+    assert "toy.tiny.low.0  the network of ddm\n" in shown and "2 classifiers to train" in shown
     apart = run(toy, defences=LOW.replace(', network = "ddm"', ""))
     assert {failure.cell.defence for failure in apart.failures} == {"low"} and "network" in apart.failures[0].reason
 

@@ -459,7 +459,7 @@ LAYERS = [
     ("storage", "checkpoints", "training_log", "optimisation", "training"),
     ("attacks",), ("evaluation",), ("theory",), ("reporting",),
     ("integration", "prediction", "answers", "display", "attack_display", "bench_display", "quickstart"),
-    ("cli", "cli_attack", "cli_bench", "cli_certify", "cli_predict", "cli_resources", "cli_theory"),
+    ("__main__", "cli", "cli_attack", "cli_bench", "cli_certify", "cli_predict", "cli_resources", "cli_theory"),
 ]  # fmt: skip
 LEVEL = {part: level for level, layer in enumerate(LAYERS) for part in layer}
 # DefendedClassifier.save and .load are there for convenience; storage.py does the work and imports the class. A defence

@@ -26,6 +26,7 @@ from dualmask.attacks import build_attack
 from dualmask.cli import app
 from dualmask.defences import DEFENCES, build_defence, preset_training
 from dualmask.defences.ddm import DDM, DDMOptions
+from dualmask.defences.ddm_restore import DDMRestoreOptions
 from dualmask.options import TrainingOptions, converted, make_options, parse_assignments
 from dualmask.reporting.entries import training_facts
 from dualmask.resources import RESOURCES
@@ -561,10 +562,25 @@ def test_the_counterexamples_are_those_of_the_code() -> None:
         assert success_condition(a, m, r).holds and not exact_conditions(a, m, r).hold(name)
 
 
+def printed_by(command: str) -> str:
+    return subprocess.run([sys.executable, *command.split()[1:]], cwd=ROOT, capture_output=True, text=True,
+                          check=True).stdout.strip()
+
+
+def test_the_training_of_restoring_is_chosen_by_the_records() -> None:
+    page, command = (ROOT / "docs" / "restore.md").read_text(encoding="utf-8"), "python benchmarks/stages.py {} {}"
+    records = "results/choice.jsonl"
+    assert printed_by(command.format("table", records)) in page and command.format("choose", records) in page
+    ranked = [line.split(maxsplit=1) for line in printed_by(command.format("choose", records)).splitlines()]
+    best, *_, last = (score for score, _ in ranked[:4])
+    assert f"({best} to {last} points in all)" in page and f"({ranked[4][0]} and {ranked[5][0]})" in page
+    assert "strangers, in three of four texts" in [name for _, name in ranked[:4]], "as presets have it"
+    assert DDMRestoreOptions().worst_share == 0.75 and DDMRestoreOptions().strange_rate == 0.3
+
+
 def test_the_stages_of_restoring_are_those_of_the_records() -> None:
     command = "python benchmarks/stages.py table results/stages.jsonl"
-    printed = subprocess.run([sys.executable, *command.split()[1:]], cwd=ROOT, capture_output=True, text=True,
-                             check=True).stdout.strip()
+    printed = printed_by(command)
     page = (ROOT / "docs" / "restore.md").read_text(encoding="utf-8")
     assert command in page and printed in page
     known = re.findall(r'^    "(.*?)": \("', (ROOT / "benchmarks" / "stages.py").read_text(encoding="utf-8"), re.M)

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The package as it is shipped: the wheel's content, and how little importing it costs."""
 
+import io
 import os
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -70,3 +72,35 @@ def test_public_names_exist_and_are_few() -> None:
         assert getattr(dualmask, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = dualmask.nothing
+
+
+def test_the_command_runs_as_a_module() -> None:
+    told = subprocess.run([sys.executable, "-m", "dualmask", "--version"], capture_output=True, text=True, check=True)
+    assert told.stdout.startswith("dualmask ")
+
+
+def test_what_a_machine_without_network_needs_comes_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    import air_gap
+
+    assert len(air_gap.pinned(air_gap.PACKAGES)) == len(air_gap.PACKAGES), "constraints.txt has them all"
+    (lib := tmp_path / "wheels").mkdir()
+    (lib / "some.py").write_text("x = 1\n")
+    (data := tmp_path / "shared" / "data").mkdir(parents=True)
+    (data / "texts.csv").write_bytes(os.urandom(3 << 20))
+    monkeypatch.setattr(air_gap, "unpacked_wheels", lambda *_: lib)
+    settings = ["--python", "3.12", "--resources", "--size", "1", "--out", str(tmp_path / "parts")]
+    monkeypatch.setattr(sys, "argv", ["air_gap.py", *settings, str(data)])
+    air_gap.main()
+    parts = sorted((tmp_path / "parts").iterdir())
+    assert [part.stat().st_size for part in parts[:-1]] == [1 << 20] * 3 and parts[-1].stat().st_size < 1 << 20
+    assert capsys.readouterr().out.count("1.0 MiB") == 3
+    with tarfile.open(fileobj=io.BytesIO(b"".join(part.read_bytes() for part in parts))) as archive:
+        archive.extractall(tmp_path / "there", filter="data")
+    assert (tmp_path / "there" / "shared" / "data" / "texts.csv").read_bytes() == (data / "texts.csv").read_bytes()
+    assert (tmp_path / "there" / "lib" / "some.py").exists()
+    with pytest.raises(SystemExit):
+        air_gap.main()
+    assert "exists; give a new folder" in capsys.readouterr().err

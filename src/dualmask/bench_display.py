@@ -200,7 +200,8 @@ def show_plan(console: Console, plan: Plan, standings: dict[Cell, Standing], *, 
     for note in plan.notes:
         console.print(Text(f"note: {note}"))
     for job in plan.jobs:
-        console.print(Text.assemble((job.name, "bold"), "  train" if job in missing else ""))
+        of = f"  the network of {job.base.name}" if job.base else ""
+        console.print(Text.assemble((job.name, "bold"), of, "  train" if job in missing else ""))
         for task in job.tasks:
             found = standings[task.cell]
             state = "to do" if (state := state_of(found)) == "missing" else state

@@ -229,9 +229,12 @@ def measured(plan: Plan, standings: Mapping[Cell, Standing], out: Path) -> Pace:
 
 
 def untrained(plan: Plan, standings: Mapping[Cell, Standing], out: Path) -> list[Job]:
-    """Jobs with something left to do whose classifier is not there."""
-    return [job for job in plan.jobs if unfinished(out / MODELS / job.name)
-            and not all(standings[task.cell].finished or standings[task.cell].problem for task in job.tasks)]
+    """Jobs with something left to do whose network is not there; of several that take the same one, the first."""
+    found: dict[str, Job] = {}
+    for job in plan.jobs:
+        if not all(standings[task.cell].finished or standings[task.cell].problem for task in job.tasks):
+            found.setdefault(job.models[0], job)
+    return [job for name, job in found.items() if unfinished(out / MODELS / name)]
 
 
 def training_seconds(folder: Path) -> float | None:
