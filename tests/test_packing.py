@@ -131,10 +131,12 @@ def test_packed_runs_can_be_compared(tmp_path: Path) -> None:
     pack([other], tmp_path / "other.jsonl.gz")
     packed = compare(tmp_path / "one.jsonl.gz", tmp_path / "other.jsonl.gz").pairs[0].test
     assert packed and packed == compare(one, other).pairs[0].test
+    assert packed == compare(one, tmp_path / "other.jsonl.gz").pairs[0].test, "a new run with a published one"
     moved = cell("--------", defence="plain")
     moved = moved._replace(results=[replace(result, text=f"other {result.index}") for result in moved.results])
     pack([write(tmp_path / "moved", moved)], tmp_path / "moved.jsonl.gz")
-    assert "are different texts" in compare(tmp_path / "one.jsonl.gz", tmp_path / "moved.jsonl.gz").pairs[0].reason
+    for given in (tmp_path / "one.jsonl.gz", one):
+        assert "are different texts" in compare(given, tmp_path / "moved.jsonl.gz").pairs[0].reason
 
 
 @pytest.mark.parametrize(("before", "after", "expected"), [

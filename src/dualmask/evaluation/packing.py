@@ -8,7 +8,6 @@ each cell's records, field by field. A field that another cell has just so is gi
 import gzip
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -88,15 +87,8 @@ def columns(records: CellRecords, *, words: bool) -> dict[str, Column]:
     for name in SPANS:
         found[name] = [None if getattr(one, name) is None else len(getattr(one, name)) for one in results]
     told = {name: column for name, column in found.items() if any(value != DEFAULTS[name] for value in column)}
-    if records.packed:  # packed once more: the hashes are there already
-        return {**told, "text": [one.text for one in results], "edits": [edits_told(one) for one in results]}
-    return {**told, "text": [mark(one.text) for one in results],
-            "edits": [edits(one.text, one.adversarial, words=words) for one in results]}
-
-
-def mark(text: Text) -> str:
-    """By what a text is known that is left out."""
-    return blake2b(repr(text).encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
+    return {**told, "text": [records.mark_of(one) for one in results], "edits": [
+        edits_told(one) if records.packed else edits(one.text, one.adversarial, words=words) for one in results]}
 
 
 def edits(before: Text, after: Text | None, *, words: bool) -> Column | None:

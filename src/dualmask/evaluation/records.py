@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
+from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal, NamedTuple, cast, get_args
@@ -18,6 +19,7 @@ from dualmask import __version__
 from dualmask.errors import DataError, OptionError
 from dualmask.evaluation.certified_records import KIND as CERTIFICATES
 from dualmask.results import FINISHED, AttackResult, read_header, read_results
+from dualmask.text.columns import Text
 
 Mode = Literal[
     "adaptive",  # the attack asks the defended classifier: the headline
@@ -90,6 +92,15 @@ class CellRecords(NamedTuple):
         """Texts that the run was to have; fewer results mean that it is not finished."""
         texts = self.header.get("texts")
         return texts if isinstance(texts, int) else len(self.results)
+
+    def mark_of(self, result: AttackResult) -> str:
+        """By what a record's text is known, be it there or left out."""
+        return str(result.text) if self.packed else mark(result.text)
+
+
+def mark(text: Text) -> str:
+    """A hash that stands for a text."""
+    return blake2b(repr(text).encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
 
 
 class Loaded(NamedTuple):

@@ -12,7 +12,6 @@ from dualmask.evaluation.records import CellRecords, read_cells
 from dualmask.evaluation.statistics import Difference, bootstrap, holm, mcnemar, sign_flips
 from dualmask.reporting.conditions import differing
 from dualmask.reporting.entries import WORST, Entry, Key, Worst, unique
-from dualmask.results import AttackResult
 
 LEVEL = 0.05
 Place = tuple[str, str]  # a defence and a column of the table
@@ -48,7 +47,7 @@ class Outcomes:
     """One seed of a method: which texts held, and what they were."""
 
     held: Mapping[int, bool]
-    texts: Mapping[int, tuple[object, int]]  # text and label
+    texts: Mapping[int, tuple[str, int]]  # what a text is known by, and its label
 
 
 @dataclass(frozen=True)
@@ -79,13 +78,13 @@ class Comparison:
 Sides = tuple[Mapping[int, Outcomes], Mapping[int, Outcomes]]  # by seed, of two methods
 
 
-def outcomes(results: Sequence[AttackResult]) -> Outcomes:
-    return Outcomes(held(results), {one.index: (one.text, one.label) for one in results})
+def outcomes(records: CellRecords) -> Outcomes:
+    return Outcomes(held(records.results), {one.index: (records.mark_of(one), one.label) for one in records.results})
 
 
-def worst_outcomes(attacks: Sequence[Sequence[AttackResult]]) -> Outcomes:
+def worst_outcomes(attacks: Sequence[CellRecords]) -> Outcomes:
     """A text holds only if every attack failed on it."""
-    every = [held(results) for results in attacks]
+    every = [held(records.results) for records in attacks]
     shared = set.intersection(*(set(one) for one in every))
     return Outcomes({index: all(one[index] for one in every) for index in shared}, outcomes(attacks[0]).texts)
 
@@ -158,7 +157,7 @@ def entry_pair(one: Entry, plain: str | None, by_key: Mapping[Key, Entry]) -> Si
 
 
 def seeds_of(entry: Entry) -> dict[int, Outcomes]:
-    return {run.seed: outcomes(run.records.results) for run in entry.runs}
+    return {run.seed: outcomes(run.records) for run in entry.runs}
 
 
 def worst_pair(case: Worst, plain: Worst | None, by_key: Mapping[Key, Entry]) -> Sides:
@@ -167,7 +166,7 @@ def worst_pair(case: Worst, plain: Worst | None, by_key: Mapping[Key, Entry]) ->
     kinds = [{key[3:] for key in one.keys} for one in (case, plain)]
     if kinds[0] != kinds[1]:
         raise DataError("the worst cases are over different attacks")
-    made = [{seed: worst_outcomes([run.records.results for key in one.keys for run in by_key[key].runs
+    made = [{seed: worst_outcomes([run.records for key in one.keys for run in by_key[key].runs
                                    if run.seed == seed]) for seed in one.seeds} for one in (case, plain)]
     return made[0], made[1]
 
@@ -216,7 +215,7 @@ def kind_pairs(
 def pair(
     kind: Kind, one: tuple[Method, Mapping[int, CellRecords]], other: tuple[Method, Mapping[int, CellRecords]],
 ) -> Pair:
-    sides = [{seed: outcomes(records.results) for seed, records in seeds.items()} for _, seeds in (one, other)]
+    sides = [{seed: outcomes(records) for seed, records in seeds.items()} for _, seeds in (one, other)]
     left, right = (" ".join(method) for method, _ in (one, other))
     texts = len({index for side in sides for seed in side.values() for index in seed.held})
     try:

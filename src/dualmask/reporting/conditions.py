@@ -2,13 +2,13 @@
 """Signs that numbers which stand side by side, or are averaged, were not measured alike."""
 
 import json
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from dualmask.reporting.entries import PLAIN, Entry, Key, Run, Worst, defence_options, plain_rows, training_facts
 from dualmask.reporting.findings import Finding, counted, named, options, setting
 
 Entries = Sequence[Entry]
-Basis = frozenset[tuple[int, int, Hashable]]  # seed, number and text of all that was measured
+Basis = frozenset[tuple[int, int, str]]  # seed, number and mark of the text of all that was measured
 FEW = 0.9  # of the texts: a worst case on fewer is another figure
 
 
@@ -60,7 +60,8 @@ def version_of(run: Run) -> object:
 
 
 def basis(entry: Entry) -> Basis:
-    return frozenset((run.seed, one.index, one.text) for run in entry.runs for one in run.records.results)
+    return frozenset((run.seed, one.index, run.records.mark_of(one))
+                     for run in entry.runs for one in run.records.results)
 
 
 def texts_differ(entries: Entries) -> Iterator[Finding]:
