@@ -135,8 +135,8 @@ def test_packed_runs_can_be_compared(tmp_path: Path) -> None:
     moved = cell("--------", defence="plain")
     moved = moved._replace(results=[replace(result, text=f"other {result.index}") for result in moved.results])
     pack([write(tmp_path / "moved", moved)], tmp_path / "moved.jsonl.gz")
-    for given in (tmp_path / "one.jsonl.gz", one):
-        assert "are different texts" in compare(given, tmp_path / "moved.jsonl.gz").pairs[0].reason
+    for side in (tmp_path / "one.jsonl.gz", one):
+        assert "are different texts" in compare(side, tmp_path / "moved.jsonl.gz").pairs[0].reason
 
 
 @pytest.mark.parametrize(("before", "after", "expected"), [
