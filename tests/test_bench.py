@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -157,8 +158,15 @@ def test_several_grids_are_done_as_one(toy: Path, tmp_path: Path, workers: int) 
     assert [job.seed for job in plan_of([first, second], "ddm.deepwordbug.adaptive.1").jobs] == [1]
     with pytest.raises(OptionError, match="no cell's name contains 'nothing'"):
         plan_of([first, second], "nothing")
-    with pytest.raises(OptionError, match="of the grids toy, toy several have one name"):
-        plan_of([first, first])
+    with pytest.raises(OptionError, match="two different grids are called 'toy'"):
+        plan_of([first, replace(second, name="toy")])
+    order = plan_of([replace(first, only=".ddm."), second, first]).tasks
+    assert [task.cell.defence for task in order[:3]] == ["plain", "ddm", "ddm"] and len(order) == 6
+    change(toy / "grid.toml")
+    told = CliRunner().invoke(app, ["bench", f"{toy / 'grid.toml'}::ddm,nothing", "--only", "adaptive", "--dry-run"])
+    assert "toy: 0 of 1 cells done" in told.output
+    with pytest.raises(OptionError, match="no cell's name contains 'ddm' and 'nothing'"):
+        plan_of([replace(first, only="nothing")], "ddm")
 
 
 def test_what_others_have_published_is_left_out(toy: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 """`dualmask bench`, `dualmask report`, `dualmask pack` and `dualmask compare`: from a grid to evidence."""
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,8 +20,9 @@ Results = Annotated[Path, typer.Argument(
 
 
 def bench(
-    grids: Annotated[list[Path], typer.Argument(
-        metavar="GRID...", help="What to measure (TOML), e.g. experiments/quick.toml; several are done as one.")],
+    grids: Annotated[list[str], typer.Argument(
+        metavar="GRID", help="What to measure (TOML), e.g. experiments/quick.toml; several are done as one. GRID::TEXT "
+                             "takes, as --only does, some of its cells.")],
     *,
     out: Annotated[Path | None, typer.Option(
         help="Folder of the results; what is there already is kept. results/NAME of the first grid unless given.")
@@ -34,7 +36,8 @@ def bench(
     workers: Annotated[int, typer.Option(
         min=1, help="Processes that share the cells, for a GPU that one can't keep busy; 16 are not too many.")] = 1,
     known: Annotated[Path | None, typer.Option(
-        metavar="FILE", help="Packed records; classifiers all of whose cells are there are left out.")] = None,
+        metavar="RESULTS", help="Records of others, packed or a folder; classifiers all of whose cells are there are "
+                                "left out.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
@@ -46,7 +49,8 @@ def bench(
     from dualmask.evaluation.grid import read_grid
     from dualmask.evaluation.standing import survey
 
-    asked, console = [read_grid(path) for path in grids], Console()
+    parts = [given.partition("::") for given in grids]
+    asked, console = [replace(read_grid(Path(path)), only=some) for path, _, some in parts], Console()
     folder = out or Path("results", asked[0].name)
     if dry_run:
         plan = plan_of(asked, only, known)
@@ -125,7 +129,7 @@ def title_of(results: Path) -> str:
 
 
 def pack(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders that 'dualmask bench' has written.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders that 'dualmask bench' has written.")],
     *,
     out: Annotated[Path, typer.Option(help="File to write, NAME.jsonl.gz; one that is there is replaced.")],
     words: Annotated[bool, typer.Option(

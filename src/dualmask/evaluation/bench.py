@@ -3,6 +3,7 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -31,7 +32,7 @@ def run_grid(
     minutes: begin nothing new after so many.
     deadline: stop after so many seconds, whatever is under way; what was recorded stays, and the next run goes on.
     workers: processes that share the cells, for a GPU that one can't keep busy.
-    known: packed records; classifiers that these have wholly are left out.
+    known: records of others, packed or a folder; classifiers that these have wholly are left out.
     """
     if workers < 1:
         raise OptionError(f"workers is {workers}; expected 1 or more.")
@@ -42,7 +43,8 @@ def run_grid(
         (out / FAILURES).unlink(missing_ok=True)
         for one in grids:
             keep(one.text, out / f"{one.name}{GRID}")
-            keep("".join(f"{task.cell.file_name}\n" for task in make_plan(one).tasks), out / f"{one.name}{CELLS}")
+            whole = make_plan(replace(one, only=""))
+            keep("".join(f"{task.cell.file_name}\n" for task in whole.tasks), out / f"{one.name}{CELLS}")
         plan, kind = plan_of(grids, only, known), partial(Crew, size=workers) if workers > 1 else Run
         run = kind(plan, out, watch=watch or Watch(), end=end)
         return run.through(survey(plan, out, run.material))
@@ -50,9 +52,10 @@ def run_grid(
 
 def plan_of(grids: Sequence[Grid], only: str = "", known: Path | None = None) -> Plan:
     """What is to be done for grids, those before others; `only` and `known` as of `run_grid`."""
-    names = [grid.name for grid in grids]
-    if len(set(names)) < len(names):
-        raise OptionError(f"of the grids {', '.join(names)} several have one name; give each a name of its own.")
+    texts: dict[str, str] = {}
+    for grid in grids:
+        if texts.setdefault(grid.name, grid.text) != grid.text:
+            raise OptionError(f"two different grids are called '{grid.name}'; give each a name of its own.")
     plans, refused = [], []
     for grid in grids:
         try:

@@ -88,6 +88,7 @@ class Grid:
     measure: str = "minilm"  # the sentence encoder that compares texts; none: they are not compared
     training: Mapping[str, object] = field(default_factory=dict)  # over every defence's own settings
     text: str = field(default="", metadata={"given": False})  # of the file
+    only: str = field(default="", metadata={"given": False})  # parts of cells' names, between commas: just those cells
 
     @property
     def plain(self) -> DefenceEntry | None:

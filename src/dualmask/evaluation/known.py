@@ -1,25 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a plan somebody else has measured already and published as packed records."""
+"""What of a plan somebody else has measured already and published."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from dualmask.evaluation.material import Material
-from dualmask.evaluation.packing import read_packed
 from dualmask.evaluation.plan import Job, Plan, Task
-from dualmask.evaluation.records import Cell, CellRecords
+from dualmask.evaluation.records import Cell, CellRecords, read_cells
 from dualmask.evaluation.standing import differences, settings_of, wanted_texts
 from dualmask.results import FAULTS
 
 
-def without_known(plan: Plan, packed: Path, material: Material) -> Plan:
+def without_known(plan: Plan, known: Path, material: Material) -> Plan:
     """The plan without the classifiers all of whose cells are there, with the grid's settings and all of their texts.
 
     Of a classifier that lacks some, all cells are left to do: another training gives another network, and a row of a
-    table is to be one. So are those whose texts are shown to others: packed records have none.
+    table is to be one. So are those whose texts are shown to others: published records mostly have none.
     """
-    cells = {records.cell: records for records in read_packed(packed).cells}
+    cells = {records.cell: records for records in read_cells(known).cells}
     lacking = {job.name for job in plan.jobs for task in job.tasks if not is_known(job, task, cells, material)}
     return replace(plan, jobs=tuple(with_sources(lacking, plan)))
 

@@ -71,7 +71,7 @@ def make_plan(grid: Grid, *, only: str = "") -> Plan:
     """The first seed of everything comes before the second; of what is compared, the plain classifier comes first.
 
     only: leave out the cells whose names don't contain it, or any of several parts between commas; but for those
-    whose texts are needed.
+    whose texts are needed. The grid's own is heeded as well.
     """
     plain = grid.plain or DefenceEntry(name="plain", defence="plain", preset="recommended", training=grid.training)
     source = plain if set(grid.modes) & set(TRANSFER) else None
@@ -81,10 +81,11 @@ def make_plan(grid: Grid, *, only: str = "") -> Plan:
                 base=next((one for one in grid.defences if one.name == defence.network), None))
             for seed in grid.seeds for data in grid.data for encoder in grid.encoders for defence in order
             if not defence.data or data.name in defence.data]
-    found = tuple(chosen(jobs, only))
-    if only and not found:
+    found = tuple(chosen(jobs, [only, grid.only]))
+    if (only or grid.only) and not found:
         names = [task.cell.file_name.removesuffix(".jsonl") for job in jobs for task in job.tasks]
-        raise OptionError(f"no cell's name contains '{only}'; they are called {', '.join(names[:3])} and so on.")
+        wanted = "' and '".join(part for part in (only, grid.only) if part)
+        raise OptionError(f"no cell's name contains '{wanted}'; they are called {', '.join(names[:3])} and so on.")
     return Plan(found, tuple(notes(grid, source)))
 
 
@@ -126,9 +127,10 @@ def aware_attacks(grid: Grid, defence: DefenceEntry) -> Sequence[AttackEntry]:
         AttackEntry(name=name, attack=name, preset=next(iter(ATTACKS[name].presets))) for name in names]
 
 
-def chosen(jobs: Sequence[Job], only: str) -> Iterator[Job]:
-    wanted = {task.cell for job in jobs for task in job.tasks if any(
-        part in task.cell.file_name for part in only.split(","))}
+def chosen(jobs: Sequence[Job], every: Sequence[str]) -> Iterator[Job]:
+    """What the names of cells must contain: of each of these one of the parts between commas."""
+    wanted = {task.cell for job in jobs for task in job.tasks if all(
+        any(part in task.cell.file_name for part in only.split(",")) for only in every)}
     wanted |= {task.source for job in jobs for task in job.tasks if task.cell in wanted and task.source}
     for job in jobs:
         if kept := tuple(task for task in job.tasks if task.cell in wanted):
