@@ -213,15 +213,22 @@ def test_training_is_against_the_worst_of_swaps(encode: Encode) -> None:
     def loss(batch: Batch, embeddings: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
         words = defence._model[0].get_input_embeddings()(batch.input_ids) if embeddings is None else embeddings
         rows = ((words @ slope) * batch.body).sum(dim=1) / batch.lengths
-        return rows.sum(), rows
+        return rows.sum(), torch.stack([rows, torch.zeros_like(rows) + middle], dim=1)
 
+    middle = 0.0
     none = {"insert_share": 0.0, "hide_share": 0.0, "synonyms": "mixture"}
-    defence = made(encode, **none, worst_share=1.0)
+    defence = made(encode, **none, worst_share=1.0, worst_sure=0.0)
     before = defence.training_view(texts, labels, encode, torch.Generator().manual_seed(0))
     after = defence.harden(loss, before)
     assert torch.equal(after.labels, before.labels) and after.examples is before.examples
-    risen = loss(after)[1] - loss(before)[1]
+    risen = (loss(after)[1] - loss(before)[1])[:, 0]
     assert (risen > -1e-5).all() and (risen > 1e-3).float().mean() > 0.7
+    defence = made(encode, **none, worst_share=1.0, worst_sure=0.5)
+    before = defence.training_view(texts, labels, encode, torch.Generator().manual_seed(0))
+    middle = float(loss(before)[1][:, 0].median())
+    right = loss(before)[1].argmax(dim=1) == before.labels
+    risen = (loss(defence.harden(loss, before))[1] - loss(before)[1])[:, 0]
+    assert 0 < right.sum() < 64 and (risen[~right].abs() < 1e-5).all() and (risen[right] > 1e-3).float().mean() > 0.7
     calm = made(encode, **none, worst_share=0.0)
     same = calm.training_view(texts, labels, encode, torch.Generator().manual_seed(0))
     assert calm.harden(loss, same) is same

@@ -575,7 +575,8 @@ def test_the_training_of_restoring_is_chosen_by_the_records() -> None:
     best, *_, last = (score for score, _ in ranked[:4])
     assert f"({best} to {last} points in all)" in page and f"({ranked[4][0]} and {ranked[5][0]})" in page
     assert "strangers, in three of four texts" in [name for _, name in ranked[:4]], "as presets have it"
-    assert DDMRestoreOptions().worst_share == 0.75 and DDMRestoreOptions().strange_rate == 0.3
+    assert (DDMRestoreOptions().worst_share, DDMRestoreOptions().strange_rate) == (0.75, 0.3)
+    assert DDMRestoreOptions().worst_sure == 0.7 and "less than 0.7 (`worst_sure`)" in " ".join(page.split())
 
 
 def test_the_stages_of_restoring_are_those_of_the_records() -> None:

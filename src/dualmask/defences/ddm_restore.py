@@ -46,6 +46,7 @@ class DDMRestoreOptions(VotingOptions):
     hide_rate: float = 0.4  # the greatest share of words; drawn evenly from 0 to it
     worst_share: float = 0.75  # of training texts some of whose words are exchanged for their worst synonyms, likewise
     worst_rate: float = 1.0
+    worst_sure: float = 0.7  # where the network gives the right label at least this probability; others stay
     strange_rate: float = 0.3  # of these words so many may become words of other texts as well
     steps: int = 2  # FreeLB's, against moved embeddings; 0: none
     mask_position: MaskPosition = "zero"
@@ -56,7 +57,7 @@ class DDMRestoreOptions(VotingOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_least(steps=(self.steps, 0))
-        ends = "budget", "touched", "_share", "_rate", "_swaps"
+        ends = "budget", "touched", "_share", "_rate", "_sure", "_swaps"
         check_shares(**{name: value for name, value in vars(self).items() if name.endswith(ends)})
 
 
@@ -90,7 +91,7 @@ class DDMRestore(Voting, Ascent):
                                    masking=o.masking, budget=o.budget)
         self.mixtures = Mixtures(apart=o.apart) if o.synonyms == "mixture" else None
         self.drafts = Drafts(self.rewriting, mixed=self.mixtures is not None, sources=clusters.sources)
-        self._training: tuple[Draft, list[Swap]] | None = None  # behind the last training view
+        self._training: tuple[Draft | None, list[Swap]] = None, []  # behind the last training view
 
     @property
     def noise(self) -> Noise:
@@ -121,11 +122,11 @@ class DDMRestore(Voting, Ascent):
 
     def harden(self, objective: Objective, batch: Batch) -> Batch:
         """The batch with words exchanged for the worst of their synonyms, to first order and all at once."""
-        assert self._training is not None
         draft, swaps = self._training
-        if not swaps:
+        if draft is None or not swaps:
             return batch
-        found = worst(draft, swaps, batch, objective, embed=self._model[0].get_input_embeddings())
+        found = worst(draft, swaps, batch, objective, embed=self._model[0].get_input_embeddings(),
+                      sure=self.options.worst_sure)
         harder = draft.exchanged(swaps, found).batch().to(batch.device)
         return replace(harder, labels=batch.labels, examples=batch.examples)
 

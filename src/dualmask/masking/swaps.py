@@ -16,13 +16,20 @@ Embed = Callable[[Tensor], Tensor]  # tokens' embeddings
 Loss = Callable[[Batch, Tensor], tuple[Tensor, Tensor]]  # and logits, of a batch with other embeddings
 
 
-def worst(draft: Draft, swaps: Sequence[Swap], batch: Batch, loss: Loss, *, embed: Embed) -> list[int]:
+def worst(
+    draft: Draft, swaps: Sequence[Swap], batch: Batch, loss: Loss, *, embed: Embed, sure: float = 0.0,
+) -> list[int]:
     """For each swap the word that raises the loss most by first order, which may be the one that stands there.
 
     batch: the draft as the network sees it. A word of several pieces counts as their mean.
+    sure: least probability of the right label; texts that have less stay as they are, for what can't be done yet is not
+    learned by making it harder.
     """
     given = embed(batch.input_ids).detach().requires_grad_()
-    gradient, = torch.autograd.grad(loss(batch, given)[0], given)
+    total, answers = loss(batch, given)
+    gradient, = torch.autograd.grad(total, given)
+    assert batch.labels is not None
+    known = (answers.detach().softmax(dim=1).gather(1, batch.labels[:, None]) >= sure).flatten().tolist()
     choices = [np.append(swap.numbers, draft.rows[swap.row][swap.place]) for swap in swaps]
     numbers, inverse = np.unique(np.concatenate(choices), return_inverse=True)
     sizes = np.array([len(one) for one in choices])
@@ -33,7 +40,8 @@ def worst(draft: Draft, swaps: Sequence[Swap], batch: Batch, loss: Loss, *, embe
     with torch.autocast(here.device.type, enabled=False):
         gains = here @ mean_embeddings(draft.spelling, numbers, embed, here.device).T  # (swaps, different words)
     gains = F.pad(gains, (0, 1), value=-torch.inf).gather(1, torch.from_numpy(columns).to(here.device))
-    return [int(one[place]) for one, place in zip(choices, gains.argmax(dim=1).tolist(), strict=True)]
+    return [int(one[place if known[swap.row] else -1])
+            for swap, one, place in zip(swaps, choices, gains.argmax(dim=1).tolist(), strict=True)]
 
 
 def mean_embeddings(spelling: Spelling, numbers: Numbers, embed: Embed, device: torch.device) -> Tensor:
