@@ -17,12 +17,16 @@ if TYPE_CHECKING:
 
 Results = Annotated[Path, typer.Argument(
     metavar="RESULTS", help="Folder that 'dualmask bench' has written, or what 'dualmask pack' made of it.")]
+Grids = Annotated[list[str], typer.Argument(
+    metavar="GRID", help="What to measure (TOML), e.g. experiments/quick.toml; several are done as one. GRID::TEXT "
+                         "takes, as --only does, some of its cells.")]
+Known = Annotated[Path | None, typer.Option(
+    metavar="RESULTS", help="Records of others, packed or a folder; classifiers all of whose cells are there are left "
+                            "out.")]
 
 
 def bench(
-    grids: Annotated[list[str], typer.Argument(
-        metavar="GRID", help="What to measure (TOML), e.g. experiments/quick.toml; several are done as one. GRID::TEXT "
-                             "takes, as --only does, some of its cells.")],
+    grids: Grids,
     *,
     out: Annotated[Path | None, typer.Option(
         help="Folder of the results; what is there already is kept. results/NAME of the first grid unless given.")
@@ -35,9 +39,7 @@ def bench(
         min=0, metavar="SECONDS", help="Stop after so many, whatever is under way; the same command goes on.")] = None,
     workers: Annotated[int, typer.Option(
         min=1, help="Processes that share the cells, for a GPU that one can't keep busy; 16 are not too many.")] = 1,
-    known: Annotated[Path | None, typer.Option(
-        metavar="RESULTS", help="Records of others, packed or a folder; classifiers all of whose cells are there are "
-                                "left out.")] = None,
+    known: Known = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
