@@ -174,6 +174,7 @@ def test_what_others_have_published_is_left_out(toy: Path, tmp_path: Path) -> No
     pack([toy / "out"], packed)
     grid = read_grid(toy / "grid.toml")
     assert run_grid(grid, tmp_path / "none", known=packed).done == []
+    assert plan_of([grid], known=packed).name == "nothing to do"
     more = read_grid(change(toy / "grid.toml", defences='["plain", "ddm", {name = "low", defence = "ddm", '
                             'options = {test_rate = 0.02}}]'))
     found = without_known(make_plan(more), packed, Material())

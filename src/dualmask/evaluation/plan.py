@@ -64,7 +64,7 @@ class Plan:
 
     @property
     def name(self) -> str:
-        return ", ".join(dict.fromkeys(job.grid.name for job in self.jobs))
+        return ", ".join(dict.fromkeys(job.grid.name for job in self.jobs)) or "nothing to do"
 
 
 def make_plan(grid: Grid, *, only: str = "") -> Plan:
