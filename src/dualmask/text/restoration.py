@@ -114,21 +114,30 @@ def placed(text: str, joins: Sequence[Outcome], singles: Sequence[Outcome]) -> I
     if not joins and not singles:
         return
     spans = [match.span() for match in TOKEN.finditer(text)]
-    guards = [[match.span() for match in pattern.finditer(text)] for pattern in (PROTECTED, ADDRESS)]
     taken: set[int] = set()
     chosen = [one for one in sorted(joins, key=lambda one: -one.advantage) if _is_one(text, spans, one)] + list(singles)
     kept = []
     for one in chosen:
         start, end = spans[one.first][0], spans[one.last][1]
         places = set(range(one.first, one.last + 1))
-        guarding = [span for span in guards[one.last > one.first] if span[0] < end and start < span[1]]
+        guarding = guards(text, start, end, ADDRESS if one.last > one.first else PROTECTED)
         tag = TAG.match(text, start - 1) if one.tag and start else None
-        if tag is not None and tag.span(1) == (start, end) and [span[0] for span in guarding] == [start - 1]:
+        if tag is not None and tag.span(1) == (start, end) and guarding == [start - 1]:
             one, guarding = one._replace(becomes=one.tag), []
         if not taken & places and not guarding:
             taken |= places
             kept.append((one, start, end))
     yield from sorted(kept, key=lambda entry: entry[1])
+
+
+def guards(text: str, start: int, end: int, pattern: re.Pattern[str]) -> list[int]:
+    """Where that begins which must stay as it is, of what overlaps these characters; it never has a space in it."""
+    first, last = text.rfind(" ", 0, start) + 1, text.find(" ", end)
+    around = text[first:last] if last >= 0 else text[first:]
+    if around.isalnum():
+        return []
+    found = pattern.finditer(text, first, first + len(around))
+    return [match.start() for match in found if match.start() < end and start < match.end()]
 
 
 def _is_one(text: str, spans: Sequence[tuple[int, int]], join: Outcome) -> bool:

@@ -40,7 +40,7 @@ class Weighing:
         """`sure`: share of the likeliest word, below which it is masked; `strangers`: words in no list are masked."""
         self.figures, self.margin, self.sure, self.strangers = figures, margin, sure, strangers
         self._entries = Entries(figures)
-        self._outcomes: dict[tuple[str, str, str], Outcome | None] = {}
+        self._outcomes: dict[tuple[str, ...], Outcome | None] = {}
         self._joined: dict[tuple[str, ...], Outcome | None] = {}
 
     def outcomes(self, tokens: Sequence[str]) -> tuple[list[Outcome], list[Outcome]]:
@@ -48,9 +48,10 @@ class Weighing:
         entries = list(map(self._entries.__getitem__, tokens))
         joins = list(self._joins(tokens, entries))
         singles = []
+        row = ("", *tokens, "")
         for place, entry in enumerate(entries):
             if entry.alternatives or entry.strange:
-                found = self._single(tokens[place], entry, *around(entries, place, place))
+                found = self._single(row[place:place + 3], entries, place)
                 if found is not None:
                     singles.append(found._replace(first=place, last=place))
         if joins or singles:
@@ -68,12 +69,14 @@ class Weighing:
         found += [max(self.figures.log_probability(plain(str(join.becomes))), FLOOR) for join in joins]
         return sum(found) / len(found) if len(found) >= FEWEST else 0.0
 
-    def _single(self, token: str, entry: Entry, before: str, after: str) -> Outcome | None:
-        key = before, token, after
+    def _single(self, key: tuple[str, ...], entries: Sequence[Entry], place: int) -> Outcome | None:
+        """`key`: the token between its neighbours, which settle it, but for a # that is passed over."""
+        if "#" in key:
+            return self._weighed(key[1], entries[place], *around(entries, place, place))
         if key not in self._outcomes:
             if len(self._outcomes) >= REMEMBERED:
                 self._outcomes.clear()
-            self._outcomes[key] = self._weighed(token, entry, before, after)
+            self._outcomes[key] = self._weighed(key[1], entries[place], *around(entries, place, place))
         return self._outcomes[key]
 
     def _weighed(self, token: str, entry: Entry, before: str, after: str) -> Outcome | None:
