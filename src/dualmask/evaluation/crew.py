@@ -46,12 +46,19 @@ class Member:
         spawning = get_context("spawn")  # a forked process can't use the GPU
         self.pipe, theirs = spawning.Pipe()
         threads = max(1, (os.cpu_count() or 1) // run.size)
-        self.process = spawning.Process(target=serve, args=(theirs, run.plan, run.out),
-                                        kwargs={"threads": threads}, daemon=True)
+        self.process = spawning.Process(target=serve, args=(theirs, run.out), kwargs={"threads": threads}, daemon=True)
         self.process.start()
         theirs.close()  # so that its end is heard
         self.task: Task | None = None
         self.job = ""  # whose classifier it has at hand
+        self.plan: Plan | None = run.plan  # that it must still be told
+
+    def send(self, order: Order) -> None:
+        with suppress(ConnectionError):  # it is gone, as will be heard
+            if self.plan is not None:
+                self.pipe.send(self.plan)
+            self.pipe.send(order)
+        self.plan = None
 
 
 class Crew(Run):
@@ -68,8 +75,11 @@ class Crew(Run):
         news = True
         try:
             while True:
-                free = self.size - sum(one.task is not None for one in self.members)
-                for job, task in self.ready(free) if news else ():
+                at_work = sum(one.task is not None for one in self.members)
+                found = list(self.ready(self.size - at_work)) if news else []
+                # All begin at once: a large plan can be sent only to one that has got as far as to listen
+                self.members += [Member(self) for _ in range(at_work + len(found) - len(self.members))]
+                for job, task in found:
                     self.give(job, task)
                 busy = {one.pipe: one for one in self.members if one.task is not None}
                 if not busy:
@@ -106,13 +116,10 @@ class Crew(Run):
     def give(self, job: Job, task: Task) -> None:
         """To one who is free, rather to one who has the job's classifier at hand."""
         free = [one for one in self.members if one.task is None]
-        if not free:
-            self.members.append(Member(self))
-        member = next((one for one in free if one.job == job.name), [*free, self.members[-1]][0])
+        member = next((one for one in free if one.job == job.name), free[0])
         member.task, member.job = task, job.name
         known = {cell: self.standings[cell] for cell in (task.cell, task.source) if cell in self.standings}
-        with suppress(ConnectionError):  # it is gone, as will be heard
-            member.pipe.send(Order(replace(job, tasks=(task,)), known, seconds_left()))
+        member.send(Order(replace(job, tasks=(task,)), known, seconds_left()))
 
     def hear(self, member: Member) -> bool:
         """Whether it may let another cell begin: most of what is told are single texts."""
@@ -192,15 +199,15 @@ class Told(Watch):
         self.send(("failed", (task, reason)))
 
 
-def serve(pipe: Connection, plan: Plan, out: Path, *, threads: int) -> None:
-    """What a process of the crew does until it is ended."""
+def serve(pipe: Connection, out: Path, *, threads: int) -> None:
+    """What a process of the crew does until it is ended: it is sent the plan, then orders."""
     import torch
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who gave the work stops it, and says so once
     os.environ.setdefault("RAYON_NUM_THREADS", str(threads))  # tokenizers'
     torch.set_num_threads(threads)
-    run = Run(plan, out, watch=Told(pipe.send))
     with suppress(EOFError, BrokenPipeError), tensor_cores():
+        run = Run(pipe.recv(), out, watch=Told(pipe.send))
         while True:
             pipe.send(filled(run, pipe.recv()))
 
