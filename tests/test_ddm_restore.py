@@ -15,6 +15,7 @@ from dualmask.classifier import DefendedClassifier
 from dualmask.defences import build_defence
 from dualmask.defences.ddm_restore import DDMRestore
 from dualmask.errors import OptionError
+from dualmask.masking.swaps import Sparing
 from dualmask.models.encoders import load_encoder
 from dualmask.storage import load
 from dualmask.text import tampering
@@ -229,9 +230,29 @@ def test_training_is_against_the_worst_of_swaps(encode: Encode) -> None:
     right = loss(before)[1].argmax(dim=1) == before.labels
     risen = (loss(defence.harden(loss, before))[1] - loss(before)[1])[:, 0]
     assert 0 < right.sum() < 64 and (risen[~right].abs() < 1e-5).all() and (risen[right] > 1e-3).float().mean() > 0.7
+    defence = made(encode, **none, worst_share=1.0, worst_sure=0.5, worst_known=0.005)  # a fiftieth of a batch counts
+    before = defence.training_view(texts, labels, encode, torch.Generator().manual_seed(0))
+    risen = (loss(defence.harden(loss, before))[1] - loss(before)[1])[:, 0]
+    assert (risen > 1e-3).float().mean() > 0.7
     calm = made(encode, **none, worst_share=0.0)
     same = calm.training_view(texts, labels, encode, torch.Generator().manual_seed(0))
     assert calm.harden(loss, same) is same
+
+
+def test_texts_are_spared_until_enough_is_known() -> None:
+    """A running share: what one batch says is soon forgotten, and what was unlearned counts as well."""
+    sparing, labels = Sparing(0.7, 0.5), torch.tensor([0, 1, 1])
+    good, bad = torch.tensor([[3.0, 0.0], [0.0, 0.5], [0.0, 3.0]]), torch.tensor([[0.0, 3.0], [0.5, 0.0], [3.0, 0.0]])
+    assert sparing(good, labels) == [False, True, False] and sparing(bad, labels) == [True] * 3
+    batches = 0
+    while any(sparing(good, labels)):
+        batches += 1
+    assert 20 < batches < 60 and sparing(good, labels) == [False] * 3 and sparing(bad, labels) == [False] * 3
+    for _ in range(60):
+        found = sparing(bad, labels)
+    assert found == [True] * 3
+    never = Sparing(0.7, 1.0)
+    assert all(never(good, labels) == [False, True, False] for _ in range(300))
 
 
 def test_training_texts_are_read_once(encode: Encode, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,7 @@ from dualmask.cli import app
 from dualmask.defences import DEFENCES, build_defence, preset_training
 from dualmask.defences.ddm import DDM, DDMOptions
 from dualmask.defences.ddm_restore import DDMRestoreOptions
+from dualmask.evaluation.records import read_cells
 from dualmask.options import TrainingOptions, converted, make_options, parse_assignments
 from dualmask.reporting.entries import training_facts
 from dualmask.resources import RESOURCES
@@ -453,10 +454,32 @@ def test_what_was_found_is_in_the_records() -> None:
         data, defence, way = name.replace("`", "").replace("AG News", "ag_news").replace("MR", "mr").split(", ")
         for attack, figure in zip(attacks, figures, strict=True):
             told[data, defence, "adaptive" if way == "asked" else "transfer", attack] = figure
-    assert len(told) == 30 and told == {place: f"{100 * found[place].mean:.1f}" for place in told}
+    assert len(told) == 35 and told == {place: f"{100 * found[place].mean:.1f}" for place in told}
     pages = "".join((ROOT / name).read_text(encoding="utf-8") for name in (
         "results/README.md", "docs/defences.md", "docs/theory.md"))
     assert set(re.findall(r"\b\d+\.\d\b", page)) <= set(re.findall(r"\b\d+\.\d\b", pages))
+
+
+def test_what_is_said_of_attacks_that_see_or_know_more_is_in_the_records() -> None:
+    page = " ".join((ROOT / "docs" / "restore.md").read_text(encoding="utf-8").split())
+    files = [ROOT / "results" / name for name in ("paper_table.jsonl.gz", "white_box.jsonl.gz")]
+    left = {}
+    for one in (one for path in files for one in read_cells(path).cells if one.cell.seed == 0):
+        held = mean(str(result.outcome) in ("failed", "unconfirmed") for result in one.results)
+        left[one.cell.data, one.cell.defence, one.cell.attack, one.cell.mode, one.cell.scores] = f"{100 * held:.1f}"
+
+    def both(defence: str, attack: str, mode: str = "adaptive", scores: str = "raw") -> str:
+        return " and ".join(left[data, defence, attack, mode, scores] for data in ("mr", "ag_news"))
+
+    for attack, name in (("bertattack", "BERT-Attack leaves"), ("pwws", "PWWS"), ("textfooler", "TextFooler")):
+        seen = both("restore-vote", attack, scores="calibrated")
+        assert f"{name} {seen} instead of {both('restore-vote', attack)}" in page
+    assert f"leaves {both('ddm-restore', 'hotflip')} (seed 0" in page
+    aware = {(data, defence, attack): figure for (data, defence, attack, mode, _), figure in left.items()
+             if mode == "defence-aware"}
+    assert f"`outsider` leaves {aware['mr', 'ddm-restore', 'outsider']} of film reviews in one pass" in page
+    assert f"and {aware['mr', 'restore-vote', 'outsider']} and {aware['ag_news', 'restore-vote', 'outsider']}" in page
+    assert f"`misprint` leaves {aware['mr', 'restore-vote', 'misprint']} of the vote" in page
 
 
 def test_what_is_said_of_clean_texts_under_the_vote_is_in_the_records() -> None:

@@ -157,7 +157,7 @@ def root(tmp_path: Path) -> Path:
     """A checkout as small as can be."""
     run = write(tmp_path / "run" / "records", *table_cells()).parent
     (run / "mine.cells").write_text("mr.bert.ddm.pwws.adaptive.0.jsonl\n")
-    pack([run], tmp_path / "results" / "table.jsonl.gz")
+    pack([run], tmp_path / "results" / "paper_table.jsonl.gz")
     (tmp_path / "results" / "missing.toml").write_text('default = "no time"\n')
     tool = runpy.run_path(str(TOOL))
     (tmp_path / "docs").mkdir()
@@ -174,7 +174,7 @@ def test_everything_follows_from_the_packed_file(root: Path) -> None:
     assert set(texts) == {"README.md", "docs/restore.md", "results/README.md", "results/paper_table.tex",
                           "results/plots/mr.bert.svg"}
     page = texts["results/README.md"]
-    for part in ("[table.jsonl.gz](table.jsonl.gz)", "](plots/mr.bert.svg)", "## Adaptive beside transfer",
+    for part in ("[paper_table.jsonl.gz](paper_table.jsonl.gz)", "](plots/mr.bert.svg)", "## Adaptive beside transfer",
                  "## Against the best rival", "## What defences cost", "## Reported beside measured",
                  "mr, bert, ddm, adaptive, seed 0: pwws; no time.", "## Why you might not believe this"):
         assert part in page, part
@@ -184,7 +184,7 @@ def test_everything_follows_from_the_packed_file(root: Path) -> None:
     assert "| freelb++ " in texts["README.md"] and "| freelb++ " not in texts["docs/restore.md"]
     picture = parseString(texts["results/plots/mr.bert.svg"])
     assert len(picture.getElementsByTagName("svg")) == 3 and "freelb++" in texts["results/plots/mr.bert.svg"]
-    (root / "results" / "table.jsonl.gz").unlink()
+    (root / "results" / "paper_table.jsonl.gz").unlink()
     assert tool["contents"](root) == {}
 
 

@@ -21,7 +21,7 @@ BEGIN, END = "<!-- written by make results -->\n", "<!-- up to here -->\n"
 
 
 def packed_files(folder: Path) -> list[Path]:
-    """Those of the table; other attacks, measured for fewer defences, would narrow its worst cases to what they share."""
+    """Those of the table: attacks that few defences have met would narrow its worst cases to what all of them met."""
     return [path for path in sorted(folder.glob("paper_*.jsonl.gz")) if read_header(path).get("kind") == PACKED]
 
 

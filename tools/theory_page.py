@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Put what `dualmask theory MODEL RECORDS --out FOLDER` wrote into docs/theory.md.
 
-    python tools/theory_page.py FOLDER
+    python tools/theory_page.py [FOLDER]
 
-The quantities become results/theory.jsonl.gz, the plots docs/theory/*.svg, and what stands in the page between the two
-marks becomes the tables and sentences that follow from them; tests compare all three.
+The quantities become results/theory.jsonl.gz; without a folder it is read. Plots become docs/theory/*.svg, and
+what stands in the page between the two marks the tables and sentences that follow from them; tests compare all.
 """
 
 import argparse
@@ -32,9 +32,9 @@ def contents(quantities: Path) -> dict[Path, str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    words = (parser.parse_args().folder / "words.jsonl").read_bytes()
-    QUANTITIES.write_bytes(gzip.compress(words, mtime=0))
+    parser.add_argument("folder", type=Path, nargs="?")
+    if (folder := parser.parse_args().folder) is not None:
+        QUANTITIES.write_bytes(gzip.compress((folder / "words.jsonl").read_bytes(), mtime=0))
     PLOTS.mkdir(exist_ok=True)
     for path, text in contents(QUANTITIES).items():
         path.write_text(text, encoding="utf-8")

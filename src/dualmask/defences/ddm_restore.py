@@ -13,10 +13,10 @@ from dualmask.defences.ascent import Ascent
 from dualmask.defences.base import Family, Noise, Objective
 from dualmask.defences.voting import Voting, VotingOptions
 from dualmask.masking.drafts import Draft, Drafts, Swap
-from dualmask.masking.swaps import worst
+from dualmask.masking.swaps import Sparing, worst
 from dualmask.models.encoders import check_mask_position
 from dualmask.models.mixed_words import teach_mixtures
-from dualmask.options import check_least, check_shares
+from dualmask.options import check_shares, least
 from dualmask.text.clusters import Clusters
 from dualmask.text.encoding import Batch, Encode, MaskPosition
 from dualmask.text.examples import Example, Text
@@ -46,9 +46,10 @@ class DDMRestoreOptions(VotingOptions):
     hide_rate: float = 0.4  # the greatest share of words; drawn evenly from 0 to it
     worst_share: float = 0.75  # of training texts some of whose words are exchanged for their worst synonyms, likewise
     worst_rate: float = 1.0
-    worst_sure: float = 0.7  # where the network gives the right label at least this probability; others stay
+    worst_sure: float = 0.7  # where the network gives the right label at least this probability; others stay,
+    worst_known: float = 1.0  # as long as it answers fewer training texts than this share rightly
     strange_rate: float = 0.3  # of these words so many may become words of other texts as well
-    steps: int = 2  # FreeLB's, against moved embeddings; 0: none
+    steps: int = least(0, 2)  # FreeLB's, against moved embeddings; 0: none
     mask_position: MaskPosition = "zero"
     votes: int = 1  # views; in all but the first random words are exchanged for any of their synonyms
     vote_swaps: float = 0.7  # so many of them
@@ -56,8 +57,7 @@ class DDMRestoreOptions(VotingOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_least(steps=(self.steps, 0))
-        ends = "budget", "touched", "_share", "_rate", "_sure", "_swaps"
+        ends = "budget", "touched", "_share", "_rate", "_sure", "_known", "_swaps"
         check_shares(**{name: value for name, value in vars(self).items() if name.endswith(ends)})
 
 
@@ -91,6 +91,7 @@ class DDMRestore(Voting, Ascent):
                                    masking=o.masking, budget=o.budget)
         self.mixtures = Mixtures(apart=o.apart) if o.synonyms == "mixture" else None
         self.drafts = Drafts(self.rewriting, mixed=self.mixtures is not None, sources=clusters.sources)
+        self.sparing = Sparing(o.worst_sure, o.worst_known)
         self._training: tuple[Draft | None, list[Swap]] = None, []  # behind the last training view
 
     @property
@@ -125,8 +126,7 @@ class DDMRestore(Voting, Ascent):
         draft, swaps = self._training
         if draft is None or not swaps:
             return batch
-        found = worst(draft, swaps, batch, objective, embed=self._model[0].get_input_embeddings(),
-                      sure=self.options.worst_sure)
+        found = worst(draft, swaps, batch, objective, embed=self._model[0].get_input_embeddings(), spare=self.sparing)
         harder = draft.exchanged(swaps, found).batch().to(batch.device)
         return replace(harder, labels=batch.labels, examples=batch.examples)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from dualmask.defences.random_views import RandomViews
-from dualmask.options import check_least
+from dualmask.options import check_fields, check_least
 from dualmask.text.encoding import Batch, Encode
 from dualmask.text.examples import Text
 
@@ -28,6 +28,7 @@ class VotingOptions:
 
     def __post_init__(self) -> None:
         check_least(votes=(self.votes, 1))
+        check_fields(self)  # of defences that add some
 
 
 class Voting(RandomViews):

@@ -13,23 +13,37 @@ from dualmask.text.encoding import Batch
 from dualmask.text.spelling import Numbers, Spelling, ragged
 
 Embed = Callable[[Tensor], Tensor]  # tokens' embeddings
+Spare = Callable[[Tensor, Tensor], list[bool]]  # texts that stay as they are, by their logits and right labels
+RATE = 0.02  # of the last batch in a running share: about fifty batches count
 Loss = Callable[[Batch, Tensor], tuple[Tensor, Tensor]]  # and logits, of a batch with other embeddings
 
 
+class Sparing:
+    """Which texts are not made harder: what a network can't do yet, it does not learn from harder ones."""
+
+    def __init__(self, sure: float, known: float) -> None:
+        """Texts whose right label has a probability below `sure`, while fewer than `known` of all are right."""
+        self.sure, self.known = sure, known
+        self.right = 0.0  # running share of the texts that were answered rightly
+
+    def __call__(self, answers: Tensor, labels: Tensor) -> list[bool]:
+        chances = answers.softmax(dim=1).gather(1, labels[:, None]).flatten()
+        self.right += RATE * (float((answers.argmax(dim=1) == labels).float().mean()) - self.right)
+        return (chances < (self.sure if self.right < self.known else 0.0)).tolist()
+
+
 def worst(
-    draft: Draft, swaps: Sequence[Swap], batch: Batch, loss: Loss, *, embed: Embed, sure: float = 0.0,
+    draft: Draft, swaps: Sequence[Swap], batch: Batch, loss: Loss, *, embed: Embed, spare: Spare,
 ) -> list[int]:
     """For each swap the word that raises the loss most by first order, which may be the one that stands there.
 
     batch: the draft as the network sees it. A word of several pieces counts as their mean.
-    sure: least probability of the right label; texts that have less stay as they are, for what can't be done yet is not
-    learned by making it harder.
     """
     given = embed(batch.input_ids).detach().requires_grad_()
     total, answers = loss(batch, given)
     gradient, = torch.autograd.grad(total, given)
     assert batch.labels is not None
-    known = (answers.detach().softmax(dim=1).gather(1, batch.labels[:, None]) >= sure).flatten().tolist()
+    spared = spare(answers.detach(), batch.labels)
     choices = [np.append(swap.numbers, draft.rows[swap.row][swap.place]) for swap in swaps]
     numbers, inverse = np.unique(np.concatenate(choices), return_inverse=True)
     sizes = np.array([len(one) for one in choices])
@@ -40,7 +54,7 @@ def worst(
     with torch.autocast(here.device.type, enabled=False):
         gains = here @ mean_embeddings(draft.spelling, numbers, embed, here.device).T  # (swaps, different words)
     gains = F.pad(gains, (0, 1), value=-torch.inf).gather(1, torch.from_numpy(columns).to(here.device))
-    return [int(one[place if known[swap.row] else -1])
+    return [int(one[-1 if spared[swap.row] else place])
             for swap, one, place in zip(swaps, choices, gains.argmax(dim=1).tolist(), strict=True)]
 
 

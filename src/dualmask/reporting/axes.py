@@ -10,7 +10,7 @@ from math import ceil, floor, log10
 from dualmask.text.differences import SHOWN
 
 WIDTH, HEIGHT = 380.0, 250.0  # of a panel; it is shown at about this size on every screen, so letters stay legible
-LEFT, RIGHT, TOP, BOTTOM = 42.0, 12.0, 12.0, 42.0
+LEFT, RIGHT, TOP, BOTTOM = 42.0, 20.0, 24.0, 42.0
 TINTS, DASHES = 8, 3  # colours, and patterns of lines for when they are used up
 
 
@@ -74,7 +74,7 @@ def grid(
     parts.append(f'<path class="axis" d="M{place(x.start)} {place(y.start)}H{place(x.end)}"/>')
     parts.append(text((x.start + x.end) / 2, y.start + 35, x_title, anchor="middle", classes="title"))
     if y_title:
-        parts.append(text(x.start + 4, y.end + 10, y_title, classes="title"))
+        parts.append(text(x.start + 4, y.end - 8, y_title, classes="title"))
     return "".join(parts)
 
 

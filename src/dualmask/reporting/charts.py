@@ -145,7 +145,7 @@ def names_beside(marks: Sequence[tuple[float, float, str]]) -> str:
         for left, base in ((x + 9, y + 4), (x - 9 - width, y + 4), (x + 9, y - 5), (x - width / 2, y - 10),
                            (x - width / 2, y + 19)):
             box = (left, left + width, base - 10, base + 3)
-            inside = left > axes.LEFT and left + width < axes.WIDTH and 10 < base < axes.HEIGHT - axes.BOTTOM
+            inside = left > axes.LEFT and left + width < axes.WIDTH and 10 < base < axes.HEIGHT - axes.BOTTOM - 4
             if inside and not any(overlap(box, other) for other in taken):
                 taken.append(box)
                 parts.append(text(left, base, label, classes="name"))
