@@ -78,7 +78,7 @@ def test_adaptive_stands_beside_transfer() -> None:
     assert head[5:] == ["deepwordbug", "textfooler", WORST, "worst case, every attack"]
     rows = {one[2]: one for one in others}
     assert plain[2:4] == ["plain", "12 x 1"] and plain[5] == "16.7" and plain[-1] == "-"
-    assert rows["ddm"][5:8] == ["66.7 / 66.7", "66.7 / 66.7", "66.7 (12 x 1)"] and rows["ddm"][-1] == "8.3"
+    assert rows["ddm"][5:8] == ["66.7 / 66.7", "66.7 / 66.7", "66.7 (12 x 1)"] and rows["ddm"][-1] == "8.3 (12 x 1)"
     assert rows["a2t"][5] == "8.3" and rows["safer"][3] == "6 x 1"
     fewer = [one for one in made if one.cell.attack != "deepwordbug" or one.cell.defence != "safer"]
     assert {one[2]: one for one in beside_rows(report(*fewer, row("safer", "+-", attack="pwws")))}["safer"][8] == (

@@ -199,7 +199,7 @@ def worst_cases(found: Iterable[Entry]) -> list[Worst]:
         usual = [one for one in group if one.key.mode == "adaptive" and one.key.scores == "raw"]
         if len(usual) > 1:
             worst.append(worst_of(usual, "adaptive"))
-        if len(group) > 1 and any(one.key.mode == "defence-aware" for one in group):
+        if len(group) > max(1, len(usual)):
             worst.append(worst_of(group, "every"))
     return worst
 

@@ -20,7 +20,8 @@ NOT_RUN = "not begun"
 RIVALS = 3  # that a short table names
 BESIDE = ("Each cell: CAA when the attack asks the defended classifier / on texts made against the plain one. The "
           "second flatters whatever changes its input; the first is the headline. The last column also counts attacks "
-          "that know the defence.")
+          "that know the defence or see calibrated scores.")
+EVERY = "worst case, every attack"
 RIVAL = ("Each of our defences against the best of the others under the same attack, on the texts and seeds that both "
          "have. The best is chosen by its figure on its own texts, which favours it. Exact paired test over texts "
          "(McNemar's for one seed), Holm's correction over the comparisons of a data set, an encoder and a mode.")
@@ -30,8 +31,8 @@ def beside_rows(report: Report) -> list[list[str]]:
     """A row for each classifier that was asked, over all data and encoders; names in the first row."""
     tables = {(table.data, table.encoder, table.mode): table for table in report.tables if table.scores == "raw"}
     attacks = sorted({attack for table in tables.values() if table.mode == "adaptive" for attack in table.attacks})
-    every = {(one.data, one.encoder, one.defence): one.robust for one in report.worst if one.scope == "every"}
-    rows = [["data", "encoder", "defence", "texts x seeds", "CLA", *attacks, WORST, "worst case, every attack"]]
+    every = worst_of_all(report)
+    rows = [["data", "encoder", "defence", "texts x seeds", "CLA", *attacks, WORST, EVERY]]
     for table in (table for place, table in tables.items() if place[2] == "adaptive"):
         shown = tables.get((table.data, table.encoder, "transfer"))
         replayed = {line.defence: line for line in shown.lines} if shown else {}
@@ -40,8 +41,14 @@ def beside_rows(report: Report) -> list[list[str]]:
                      for attack in attacks]
             rows.append([table.data, table.encoder, line.defence, behind(line.clean), figure(line.clean),
                          *cells, worst_cell(table, line),
-                         pointed(every.get((table.data, table.encoder, line.defence)))])
+                         every.get((table.data, table.encoder, line.defence), NOTHING)])
     return rows
+
+
+def worst_of_all(report: Report) -> dict[tuple[str, str, str], str]:
+    """By data, encoder and defence: what attacks leave when those count that know the defence or see more of it."""
+    return {(one.data, one.encoder, one.defence): f"{pointed(one.robust)} ({behind(one.robust)})"
+            for one in report.worst if one.scope == "every"}
 
 
 def both(asked: Line, shown: Line | None, attack: str) -> str:
@@ -105,14 +112,16 @@ def short_rows(report: Report, chosen: Callable[[Table], Sequence[Line]]) -> lis
     spent = {tuple(row[:3]): row for row in costs}
     training, answer = (place for place, name in enumerate(head) if name == "x plain")
     passes = head.index("passes for an answer")
-    rows = [["data", "encoder", "defence", "clean", *attacks, WORST, "texts x seeds", "training time, x plain",
+    every = worst_of_all(report)
+    rows = [["data", "encoder", "defence", "clean", *attacks, WORST, EVERY, "texts x seeds", "training time, x plain",
              "passes", "answer time, x plain"]]
     for table in tables:
         for line in chosen(table):
             row = spent[table.data, table.encoder, line.defence]
             rows.append([table.data, table.encoder, line.defence, pointed(line.clean),
                          *(pointed(line.robust(attack)) + own_basis(line, attack) for attack in attacks),
-                         worst_cell(table, line), behind(line.clean), row[training], row[passes], row[answer]])
+                         worst_cell(table, line), every.get((table.data, table.encoder, line.defence), NOTHING),
+                         behind(line.clean), row[training], row[passes], row[answer]])
     return rows
 
 
