@@ -2,9 +2,11 @@
 """How well are words restored, what happens to clean ones, and how long does it take?
 
     python benchmarks/restoration.py TRAIN.csv [--validation VALIDATION.csv] [--texts 1000] [--worst 300]
+    python benchmarks/restoration.py TRAIN.csv [--validation VALIDATION.csv] --test TEST.csv
 
 The lexicon is that of the training texts; everything is measured on validation texts, the margin set on the other half
-of them. Without a validation file 2,500 of the training texts are set aside. One JSON object for each part:
+of them. Without a validation file 2,500 of the training texts are set aside. With --test only clean words are counted, on
+all texts of that file: it is for the end, nothing may be chosen by it. One JSON object for each part:
 
 clean   share of words touched, by what was done, with examples
 edits   of the words edited (a random 30 % of those of three or more plain letters, one edit each), the percentage that
@@ -219,6 +221,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("train")
     parser.add_argument("--validation")
+    parser.add_argument("--test", help="count clean words of this file, and nothing else")
     parser.add_argument("--texts", type=int, default=1000, help="validation texts measured on")
     parser.add_argument("--worst", type=int, default=300, help="words of which all edits are tried")
     parser.add_argument("--examples", type=int, default=12)
@@ -238,6 +241,9 @@ def main() -> None:
     restorer = Restorer(lexicon, touched=args.touched, masking=not args.no_masking)
     share = restorer.calibrate(calibration)
     tell("calibration", {"margin": round(float(restorer.margin), 3), "touched, percent": round(100 * share, 3)})
+    if args.test:
+        tell("clean test", clean(restorer, [str(one.text) for one in load_dataset(args.test).train], args.examples))
+        return
     tell("clean", clean(restorer, measured, args.examples))
     for row in after_edits(restorer, measured):
         tell("edits", row)

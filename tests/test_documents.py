@@ -632,6 +632,8 @@ def test_what_is_told_of_restoring_is_what_was_recorded() -> None:
         assert f"{worst['some edit read as another word']:.1f} % {name}" in words
         assert f"{worst['edits undone']:.1f} %" in words and spent["fit, s"] + spent["first use, s"] < 10
         assert f"{spent['fit, s'] + spent['first use, s']:.1f}" in words
+    tested = {one["data"]: one["touched, percent"] for one in records if one["part"] == "clean test"}
+    assert f"it is {tested['mr']:.2f} % and {tested['ag_news']:.2f} %" in words and max(tested.values()) < 3
     lines = (ROOT / "results" / "benchmarks.jsonl").read_text(encoding="utf-8").splitlines()
     last = {one["benchmark"]: one for line in lines if (one := json.loads(line))}
     found, kinds = last["restored_prediction"], last["misreadings"]["kinds"]
