@@ -5,8 +5,8 @@
     python benchmarks/restoration.py TRAIN.csv [--validation VALIDATION.csv] --test TEST.csv
 
 The lexicon is that of the training texts; everything is measured on validation texts, the margin set on the other half
-of them. Without a validation file 2,500 of the training texts are set aside. With --test only clean words are counted, on
-all texts of that file: it is for the end, nothing may be chosen by it. One JSON object for each part:
+of them. Without a validation file 2,500 of the training texts are set aside. With --test only clean words are counted,
+on all texts of that file: it is for the end, nothing may be chosen by it. One JSON object for each part:
 
 clean   share of words touched, by what was done, with examples
 edits   of the words edited (a random 30 % of those of three or more plain letters, one edit each), the percentage that
