@@ -47,8 +47,8 @@ VARIANTS: dict[str, tuple[str, dict[str, object]]] = {  # preset, options
     "strangers and WordNet's words, in three of four texts": (
         "recommended", {"sources": ("shipped", "wordnet"), "worst_sure": 0.0}),
     "strangers, in three of four texts, unsure ones spared": ("recommended", {"worst_known": 1.0}),
-    "the same, until seven in ten are right": ("recommended", {"worst_known": 0.7}),
-    "the same, until eight in ten are right": ("recommended", {"worst_known": 0.8}),
+    "unsure ones spared until seven in ten are right": ("recommended", {"worst_known": 0.7}),
+    "unsure ones spared until eight in ten are right": ("recommended", {"worst_known": 0.8}),
     "no steps of FreeLB": ("recommended", {"steps": 0}),
     "no masks": ("recommended", {"masking": False}),
     "no masks in training": ("recommended", {"insert_share": 0.0, "hide_share": 0.0}),
