@@ -600,7 +600,7 @@ def test_the_training_of_restoring_is_chosen_by_the_records() -> None:
     half = [scores[name] for name in ("strangers, in half of the texts", "worst swaps in half of the texts")]
     assert f"({best} to {last} points in all)" in page and f"half of the texts is worse ({' and '.join(half)})" in page
     assert f"sparing ({scores['strangers, in three of four texts, unsure ones spared']})" in page
-    assert "strangers, in three of four texts" in [name for _, name in ranked[:4]], "as presets have it, but for sparing"
+    assert "strangers, in three of four texts" in [name for _, name in ranked[:4]], "presets, but for sparing"
     assert (DDMRestoreOptions().worst_share, DDMRestoreOptions().strange_rate) == (0.75, 0.3)
     assert DDMRestoreOptions().worst_sure == 0.7 and "less than 0.7 (`worst_sure`)" in " ".join(page.split())
 
