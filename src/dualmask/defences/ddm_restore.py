@@ -47,7 +47,7 @@ class DDMRestoreOptions(VotingOptions):
     worst_share: float = 0.75  # of training texts some of whose words are exchanged for their worst synonyms, likewise
     worst_rate: float = 1.0
     worst_sure: float = 0.7  # where the network gives the right label at least this probability; others stay,
-    worst_known: float = 1.0  # as long as it answers fewer training texts than this share rightly
+    worst_known: float = 0.8  # as long as it answers fewer training texts than this share rightly
     strange_rate: float = 0.3  # of these words so many may become words of other texts as well
     steps: int = least(0, 2)  # FreeLB's, against moved embeddings; 0: none
     mask_position: MaskPosition = "zero"
