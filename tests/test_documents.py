@@ -477,9 +477,11 @@ def test_what_is_said_of_attacks_that_see_or_know_more_is_in_the_records() -> No
     assert f"leaves {both('ddm-restore', 'hotflip')} (seed 0" in page
     aware = {(data, defence, attack): figure for (data, defence, attack, mode, _), figure in left.items()
              if mode == "defence-aware"}
-    assert f"`outsider` leaves {aware['mr', 'ddm-restore', 'outsider']} of film reviews in one pass" in page
+    assert (f"`outsider` leaves {aware['mr', 'ddm-restore', 'outsider']} of film reviews in one pass "
+            f"and {aware['ag_news', 'ddm-restore', 'outsider']} of AG News") in page
     assert f"and {aware['mr', 'restore-vote', 'outsider']} and {aware['ag_news', 'restore-vote', 'outsider']}" in page
-    assert f"`misprint` leaves {aware['mr', 'restore-vote', 'misprint']} of the vote" in page
+    assert (f"`misprint` leaves {aware['mr', 'restore-vote', 'misprint']} of the vote on film reviews and "
+            f"{aware['mr', 'ddm-restore', 'misprint']} of one pass") in page
 
 
 def test_what_is_said_of_clean_texts_under_the_vote_is_in_the_records() -> None:
@@ -602,7 +604,12 @@ def test_the_training_of_restoring_is_chosen_by_the_records() -> None:
     assert f"sparing ({scores['strangers, in three of four texts, unsure ones spared']})" in page
     assert "strangers, in three of four texts" in [name for _, name in ranked[:4]], "presets, but for sparing"
     assert (DDMRestoreOptions().worst_share, DDMRestoreOptions().strange_rate) == (0.75, 0.3)
-    assert DDMRestoreOptions().worst_sure == 0.7 and "less than 0.7 (`worst_sure`)" in " ".join(page.split())
+    told, (small, *_) = " ".join(page.split()), map(json.loads, (ROOT / "results" / "choice_minilm.jsonl").open())
+    assert DDMRestoreOptions().worst_sure == 0.7 and "less than 0.7 (`worst_sure`)" in told
+    assert DDMRestoreOptions().worst_known == 0.8 and "until eight in ten training texts" in told
+    assert f"until eight in ten are right ({scores['unsure ones spared until eight in ten are right']})" in told
+    assert (f"it has {small['clean']} on clean film reviews and keeps {small['textfooler']} under TextFooler and "
+            f"{small['bertattack']} under BERT-Attack") in told
 
 
 def test_the_stages_of_restoring_are_those_of_the_records() -> None:
