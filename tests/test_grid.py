@@ -225,6 +225,16 @@ def test_scores_are_seen_where_the_classifier_is_asked(write: Write) -> None:
     assert "attacked by itself" in plan.notes[0]
 
 
+def test_draws_are_held_still_where_there_are_some(write: Write) -> None:
+    votes = '"ddm", {name = "vote", defence = "ddm-restore", preset = "vote"}, "ranmask"]'
+    grid = replace(read_grid(write(SMALL.replace('"ddm"]', votes))), scores=("raw", "still"), modes=("adaptive",))
+    plan = make_plan(grid)
+    found = {job.defence.name: {task.cell.scores for task in job.tasks} for job in plan.jobs}
+    assert found == {"plain": {"raw"}, "ddm": {"raw"}, "vote": {"raw", "still"}, "ranmask": {"raw", "still"}}
+    assert plan.notes == ("Nothing is drawn by plain, ddm: no cells with draws held still.",)
+    assert next(task.cell.file_name for task in plan.tasks if task.cell.scores == "still").endswith(".0.still.jsonl")
+
+
 def test_defence_aware_cells_have_attacks_that_know_the_defence(write: Write) -> None:
     known = aware_of("ddm")
     assert len(known) >= 2
@@ -276,7 +286,7 @@ def test_the_experiments_are_whole(name: str) -> None:
 
 
 TIERS = ("paper_1_breadth", "paper_2_depth", "paper_3_full", "paper_mpnet")
-SCORES = "paper_4_scores"  # the first tier's rows again, with calibrated scores
+SCORES = "paper_4_scores"  # the first tier's rows again, with more in sight
 
 
 @pytest.mark.shared
@@ -293,7 +303,7 @@ def test_the_tiers_of_the_table_go_from_breadth_to_depth() -> None:
         assert first.samples_of(one, first.attacks[0]) == (100 if defence.views > 4 else 200), one.name
     again = read_grid(ROOT / "experiments" / f"{SCORES}.toml")
     assert (again.scores, again.data, again.encoders, again.samples) == (
-        ("calibrated",), first.data, first.encoders, first.samples)
+        ("calibrated", "still"), first.data, first.encoders, first.samples)
     assert all(one in first.defences for one in again.defences) and again.attacks == first.attacks
 
 

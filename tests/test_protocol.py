@@ -21,7 +21,7 @@ from dualmask.defences.base import Defence, Noise
 from dualmask.errors import DataError, OptionError
 from dualmask.evaluation.calibration import RANGE, Revealed, Tempered, fit_temperature, tempered
 from dualmask.evaluation.metrics import robustness
-from dualmask.evaluation.noise import Averaged, drawn, verified
+from dualmask.evaluation.noise import OWN, Averaged, Still, drawing, drawn, verified
 from dualmask.evaluation.protocol import Protocol, evaluate, source_mark
 from dualmask.evaluation.records import Cell, CellRecords, read_cell
 from dualmask.models.victim import ClassifierVictim
@@ -40,14 +40,14 @@ class Blurred(Defence):
 
     def __init__(self, noise: Noise, rate: float = 0.3) -> None:
         super().__init__()
-        self.kind, self.rate, self.number, self.asked = noise, rate, 0, 0
+        self.kind, self.rate, self.number, self.asked, self.same = noise, rate, 0, 0, False
 
     @property
     def noise(self) -> Noise:
         return self.kind
 
-    def redraw(self, number: int) -> None:
-        self.number = number
+    def redraw(self, number: int, *, same: bool = False) -> None:
+        self.number, self.same = number, same
 
     def inference_view(
         self, texts: Sequence[Text], numbers: Sequence[int], encode: Encode, device: torch.device,
@@ -56,7 +56,8 @@ class Blurred(Defence):
         masks = torch.zeros_like(batch.body)
         for row, text in enumerate(texts):
             self.asked += 1
-            seed = self.asked if self.noise == "fresh" else hashed(f"{self.number} {text}")
+            fresh, of = self.noise == "fresh" and not self.same, "" if self.same else text
+            seed = self.asked if fresh else hashed(f"{self.number} {of}")
             toss = torch.rand(masks.shape[1], generator=torch.Generator().manual_seed(seed))
             masks[row] = (toss < self.rate) & batch.body[row]
         return replace(batch, masks=masks, input_ids=batch.input_ids.masked_fill(masks, encode.mask_id))
@@ -318,6 +319,34 @@ def test_a_success_must_outlive_new_noise(noise: Noise, victims: dict[str, Defen
     assert verified(victims["plain"], base, 11) == base  # no noise, nothing to draw
     held = replace(base, outcome="failed")
     assert verified(classifier, held, 11) == held
+
+
+@pytest.mark.parametrize("noise", ["text", "fresh"])
+def test_draws_are_held_still_beside_the_own_decision(
+    noise: Noise, victims: dict[str, DefendedClassifier], data: Dataset, tmp_path: Path,
+) -> None:
+    """Who wins is the classifier's own answer; the rest is a mean that knows no text."""
+    classifier = blurred(victims["plain"], noise)
+    texts = [f"the {word} movie was a great plot" for word in ("good", "bad", "dull", "fine")]
+    victim, twice = Still(classifier, 3), []
+    for _ in range(2):
+        rows = victim.probabilities(texts)
+        own = rows >= OWN
+        assert (own.sum(axis=1) == 1).all() and np.allclose(rows.sum(axis=1), 1.0)
+        twice.append(rows - OWN * own)
+    assert np.allclose(*twice) and victim.cost == 4
+    with drawing(classifier, 2, same=True):
+        third = classifier.predict(texts).probabilities
+        assert torch.equal(third, classifier.predict(texts).probabilities)
+        assert torch.allclose(third[:1], classifier.predict(texts[:1]).probabilities, atol=1e-5)
+    if noise == "text":
+        assert (own.argmax(axis=1) == classifier.predict(texts).probabilities.argmax(dim=1).numpy()).all()
+        found = measured(replace(CELL, defence="blurred", scores="still"), classifier, data, tmp_path,
+                         protocol=replace(FEW, eot=3))
+        assert found.header["temperature"] == 1.0 and "3 draws held still" in str(found.header["victim"])
+        assert all(one.queries % 4 == 0 for one in found.results)
+        first = classifier.predict([one.text for one in found.results]).probabilities.argmax(dim=1).tolist()
+        assert [one.clean for one in found.results] == first
 
 
 def test_averaging_guides_the_search_and_decides_nothing(

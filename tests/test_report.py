@@ -519,6 +519,8 @@ DOUBTS: Mapping[str, tuple[Cells, Cells]] = {
                          [many(5, 5), many(5, 5, attack="hotflip", gradients=4)]),
     "an illusion of scores": ([many(80, 20), many(75, 25, scores="calibrated")],
                               [many(80, 20), many(78, 22, scores="calibrated")]),
+    "an illusion of noise": ([many(80, 20), many(75, 25, scores="still")],
+                             [many(80, 20), many(78, 22, scores="still"), many(70, 30, scores="calibrated")]),
     "no adaptive attack": ([many(5, 5), ddm(8, 2, mode="transfer")], [many(5, 5), ddm(8, 2)]),
     "no attack that knows the defence": ([ddm(5, 5)], [ddm(5, 5), ddm(4, 6, attack="steering", mode="defence-aware")]),
     "answers like plain": ([many(10, 10), ddm(15, 5)], [many(10, 10), cell("s" + "+" * 19, defence="ddm")]),
@@ -557,6 +559,7 @@ def test_every_doubt_has_its_example() -> None:
     source = "".join((Path(__file__).parents[1] / "src/dualmask/reporting" / name).read_text(encoding="utf-8")
                      for name in ("doubts.py", "findings.py", "conditions.py"))
     told = re.findall(r'Finding\(\s*"([^"]+)"', source) + re.findall(r'^\s+\("([^"]+)", "attacks', source, re.M)
+    told += re.findall(r'^    "\w+": \("(an [^"]+)", "', source, re.M)
     assert set(told) == set(DOUBTS)
 
 
@@ -644,6 +647,14 @@ def test_figures_that_fall_with_calibrated_scores_are_told_together_and_are_no_r
     line = "There are serious doubts about the figures of sure (an illusion of scores)."
     assert markdown(found).count(line) == latex(found).count(line) == html(found).count(line) == 1
     assert "serious doubts" not in markdown(report(many(20, 80), ddm(50, 50)))
+
+
+def test_tables_of_draws_held_still_stand_by_themselves() -> None:
+    found = report(many(5, 5), ddm(8, 2), ddm(3, 7, scores="still"), ddm(6, 4, scores="calibrated"))
+    assert [table.scores for table in found.tables] == ["raw", "calibrated", "still"]
+    assert "adaptive, draws held still" in markdown(found) and "and sees draws held still" in html(found)
+    worst = {one.scope: one.robust.mean for one in found.worst if one.defence == "ddm" and one.robust}
+    assert worst == {"every": 0.3}
 
 
 def test_a_worst_case_of_few_texts_is_no_doubt_about_another_one() -> None:

@@ -182,6 +182,19 @@ def test_fresh_noise_comes_from_nowhere() -> None:
     assert len({*first.tolist(), *second.tolist()}) == 10
 
 
+def test_draws_can_be_the_same_for_all_texts() -> None:
+    for noise in ("text", "fresh"):
+        voting = Voting(VotingOptions(noise=noise))  # type: ignore[arg-type]
+        voting.redraw(1, same=True)
+        found = voting.seeds(TEXTS * 2, [0] * 5 + [1] * 5)
+        assert len(set(found[:5].tolist())) == 1 == len(set(found[5:].tolist())) and found[0] != found[5]
+        assert torch.equal(found, voting.seeds(TEXTS * 2, [0] * 5 + [1] * 5))
+        voting.redraw(2, same=True)
+        assert voting.seeds(TEXTS[:1], [0]) != found[:1]
+        voting.redraw(1)
+        assert len(set(voting.seeds(TEXTS, [0] * 5).tolist())) == 5
+
+
 def test_seeds_differ_by_text_number_draw_and_seed() -> None:
     one, other = Voting(), Voting(VotingOptions(noise_seed=1))
     redrawn = Voting()

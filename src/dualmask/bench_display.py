@@ -180,7 +180,7 @@ def lowest(job: Job, standings: dict[Cell, Standing]) -> str:
     if not found:
         return ""
     share, cell = min(found)
-    return f"{share:.1%} ({cell.attack}, {cell.mode}{', calibrated' if cell.scores == 'calibrated' else ''})"
+    return f"{share:.1%} ({cell.attack}, {cell.mode}{f', {cell.scores}' if cell.scores != 'raw' else ''})"
 
 
 def told(left: TimeLeft) -> str:
@@ -206,7 +206,7 @@ def show_plan(console: Console, plan: Plan, standings: dict[Cell, Standing], *, 
             found = standings[task.cell]
             state = "to do" if (state := state_of(found)) == "missing" else state
             cell = task.cell
-            name = f"{cell.attack} {cell.mode}{' calibrated' if cell.scores == 'calibrated' else ''}"
+            name = f"{cell.attack} {cell.mode}{f' {cell.scores}' if cell.scores != 'raw' else ''}"
             detail = f" ({found.texts:,} of {found.wanted:,} texts)" if state == "begun" else ""
             detail += f": {found.problem}" if found.problem else ""
             console.print(Text(f"  {state:6} {name}{detail}"), soft_wrap=True)

@@ -161,7 +161,7 @@ def compare(
     names = ("data", "attack", "A", "B", "texts x seeds", "A - B in points, 95 %", "only A, only B", "p", "corrected")
     table = Table(*names, title=f"accuracy under attack on the same texts, A: {one}, B: {other}", title_justify="left")
     for pair in found.pairs:
-        attack = f"{pair.attack} {pair.mode}{' calibrated' if pair.scores == 'calibrated' else ''}"
+        attack = f"{pair.attack} {pair.mode}{f' {pair.scores}' if pair.scores != 'raw' else ''}"
         cells = [pair.data, attack, pair.one, pair.other]
         if test := pair.test:
             low, high = test.difference.interval

@@ -171,8 +171,8 @@ class Defence(nn.Module, Method):
         """
         return None
 
-    def redraw(self, number: int) -> None:
-        """For noise drawn from the text: take the draws of this number from now on; 0 is where everybody begins."""
+    def redraw(self, number: int, *, same: bool = False) -> None:
+        """For noise: take the draws of this number from now on; 0 is where everybody begins. same: for all texts."""
 
     def radius(self, text: Text, share: float, encode: Encode, *, strict: bool = True) -> int:
         """The most changes to a text that a share of votes outweighs; -1 where it proves nothing.

@@ -140,8 +140,8 @@ class Combined(Defence):
     def origins(self, text: Text) -> list[tuple[int, int]] | None:
         return self.asker.origins(text)
 
-    def redraw(self, number: int) -> None:
-        self.asker.redraw(number)
+    def redraw(self, number: int, *, same: bool = False) -> None:
+        self.asker.redraw(number, same=same)
 
     def radius(self, text: Text, share: float, encode: Encode, *, strict: bool = True) -> int:
         return self.asker.radius(text, share, encode, strict=strict)

@@ -31,19 +31,23 @@ class RandomViews(Defence):
 
     def __init__(self, options: object | None = None) -> None:
         super().__init__(options)
-        self._redraw = 0
+        self._redraw, self._same = 0, False
 
     @property
     def noise(self) -> Noise:
         return self.options.noise
 
-    def redraw(self, number: int) -> None:
-        self._redraw = number
+    def redraw(self, number: int, *, same: bool = False) -> None:
+        self._redraw, self._same = number, same
 
     def seeds(self, texts: Sequence[Text], numbers: Sequence[int]) -> Tensor:
-        """A seed for each view, (rows,): from the text and the view's number or, for fresh noise, from nowhere."""
-        if self.options.noise == "fresh":  # the system's own chance: an attacker who knows every seed can't tell it
+        """A seed for each view, (rows,): from its number and the text or, for fresh noise, from nowhere.
+
+        Where draws are the same for all texts, from its number alone: equal words in equal places meet equal draws.
+        """
+        if self.options.noise == "fresh" and not self._same:  # the system's chance: who knows every seed can't tell it
             return torch.frombuffer(bytearray(os.urandom(8 * len(texts))), dtype=torch.long)
-        known = {text: derived_seed(self.options.noise_seed, "noise", repr(text)) for text in set(texts)}
+        known = {text: derived_seed(self.options.noise_seed, "noise", "" if self._same else repr(text))
+                 for text in set(texts)}
         views = scrambled(torch.tensor(numbers, dtype=torch.long) + (self._redraw << 32))
         return scrambled(torch.tensor([known[text] for text in texts], dtype=torch.long) ^ views)

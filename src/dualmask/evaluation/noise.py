@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Defences that draw: what an attack sees when it averages over the noise, and whether a success outlives new noise."""
+"""Defences that draw: what an attack sees that averages over noise or holds it still; whether successes outlive it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ from dualmask.results import AttackResult, Outcome
 from dualmask.text.columns import Text
 
 VERIFYING = 1 << 20  # draws of this number on are kept for the last check: no attack has seen them
+OWN = 0.51  # of what an attack sees is the classifier's own decision, the rest where that may go
 
 
 class Averaged(ClassifierVictim):
@@ -35,17 +37,48 @@ class Averaged(ClassifierVictim):
         return f"{super().describe()} averaged over {self.cost} draws"
 
 
+class Still(ClassifierVictim):
+    """The classifier's own decisions, and beside them the mean over draws that are the same for all texts.
+
+    Noise from the text changes with each word: of two texts one scores higher by luck, and a search climbs luck.
+    Whoever has the model can hold the draws still and see the slope. Both are counted as queries.
+    """
+
+    def __init__(self, classifier: DefendedClassifier, draws: int) -> None:
+        super().__init__(classifier)
+        self.defended, self.draws, self.cost = classifier, draws, 1 + draws
+
+    def probabilities(self, texts: Sequence[Text]) -> NDArray[np.float64]:
+        own = checked(self.defended.predict(texts, early=True).probabilities, len(texts))
+        total = np.zeros_like(own)
+        for number in range(self.draws):
+            with drawing(self.defended, number, same=True):
+                total += self.defended.logits(texts).softmax(dim=2).nanmean(dim=0).double().numpy()
+        decided = np.eye(own.shape[1])[own.argmax(axis=1)]
+        rows: NDArray[np.float64] = OWN * decided + (1 - OWN) * total / self.draws
+        return rows
+
+    def describe(self) -> str:
+        return f"{super().describe()} beside {self.draws} draws held still"
+
+
+@contextmanager
+def drawing(classifier: DefendedClassifier, number: int, *, same: bool = False) -> Iterator[None]:
+    classifier.defence.redraw(number, same=same)
+    try:
+        yield
+    finally:
+        classifier.defence.redraw(0)
+
+
 def drawn(
     classifier: DefendedClassifier, texts: Sequence[Text], numbers: range, *, early: bool = False,
 ) -> list[NDArray[np.float64]]:
     """The classifier's answers, once for each number of noise; early: votes may end when their winner is certain."""
     found = []
-    try:
-        for number in numbers:
-            classifier.defence.redraw(number)
+    for number in numbers:
+        with drawing(classifier, number):
             found.append(checked(classifier.predict(texts, early=early).probabilities, len(texts)))
-    finally:
-        classifier.defence.redraw(0)
     return found
 
 

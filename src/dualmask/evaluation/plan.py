@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dualmask.attacks import ATTACKS, aware_of
-from dualmask.defences import preset_training
+from dualmask.defences import build_defence, preset_training
 from dualmask.errors import OptionError
 from dualmask.evaluation.grid import AttackEntry, DataEntry, DefenceEntry, EncoderEntry, Grid
 from dualmask.evaluation.records import MODES, TRANSFER, Cell, Mode, Scores
@@ -115,9 +115,13 @@ def settings(grid: Grid, defence: DefenceEntry, source: DefenceEntry | None) -> 
     """Modes with the scores that are seen in them (in transfer, none are)."""
     found: list[tuple[Mode, Scores]] = [
         (mode, scores) for mode in MODES if mode in grid.modes and defence in grid.defences
-        for scores in (("raw",) if mode in TRANSFER else grid.scores)]
+        for scores in (("raw",) if mode in TRANSFER else grid.scores) if scores != "still" or draws(defence)]
     needed: tuple[Mode, Scores] = ("adaptive", "raw")
     return [needed, *found] if defence == source and needed not in found else found
+
+
+def draws(entry: DefenceEntry) -> bool:
+    return build_defence(entry.defence, preset=entry.preset, options=entry.options).noise != "none"
 
 
 def aware_attacks(grid: Grid, defence: DefenceEntry) -> Sequence[AttackEntry]:
@@ -147,6 +151,8 @@ def notes(grid: Grid, source: DefenceEntry | None) -> Iterator[str]:
         unknown = [one.name for one in grid.defences if not aware_of(one.defence)]
         if unknown:
             yield f"No attack knows the mechanism of {', '.join(unknown)}: no defence-aware cells."
+    if "still" in grid.scores and (quiet := [one.name for one in grid.defences if not draws(one)]):
+        yield f"Nothing is drawn by {', '.join(quiet)}: no cells with draws held still."
     idle = [one.name for one in grid.attacks if (against := ATTACKS[one.attack].against) and (
         "defence-aware" not in grid.modes or not set(against) & {each.defence for each in grid.defences})]
     if idle:

@@ -14,7 +14,7 @@ from dualmask.attacks.running import Assault, Watch, collected, digest, kept, pr
 from dualmask.classifier import DefendedClassifier
 from dualmask.errors import OptionError
 from dualmask.evaluation.calibration import Revealed, Tempered, fit_temperature
-from dualmask.evaluation.noise import Averaged, verified
+from dualmask.evaluation.noise import Averaged, Still, verified
 from dualmask.evaluation.records import TRANSFER, Cell, CellRecords, provenance
 from dualmask.models.victim import ClassifierVictim, Victim, check_classes
 from dualmask.options import check_least
@@ -104,7 +104,9 @@ def temperature_of(classifier: DefendedClassifier, validation: Sequence[Example]
 
 def victim_of(cell: Cell, classifier: DefendedClassifier, protocol: Protocol, temperature: float) -> Victim:
     defence, victim = classifier.defence, ClassifierVictim(classifier)
-    if defence.noise != "none" and protocol.eot > 1:
+    if cell.scores == "still":
+        victim = Still(classifier, protocol.eot)
+    elif defence.noise != "none" and protocol.eot > 1:
         victim = Averaged(classifier, protocol.eot)
     elif cell.scores == "calibrated" and defence.views > 1:
         victim = Revealed(classifier)

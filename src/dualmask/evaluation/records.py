@@ -27,7 +27,12 @@ Mode = Literal[
     "transfer-successful",  # the same, only texts that fooled the plain one: its own accuracy is 0 by construction
     "defence-aware",  # adaptive, by attacks that know the mechanism
 ]
-Scores = Literal["raw", "calibrated"]  # what the attack sees: the classifier's own probabilities, or with a temperature
+Scores = Literal[  # what the attack sees
+    "raw",  # the classifier's own probabilities
+    "calibrated",  # under a temperature; of a vote also what its views say
+    "still",  # of a defence that draws: its decisions, and what it says with draws that are the same for all texts
+]
+SCORE_WORDS: Mapping[Scores, str] = {"raw": "", "calibrated": "calibrated scores", "still": "draws held still"}
 MODES: tuple[Mode, ...] = get_args(Mode)
 TRANSFER: tuple[Mode, ...] = ("transfer", "transfer-successful")
 RECORDS = "records"  # of a run's folder: its files of records
@@ -55,16 +60,15 @@ class Cell:
             if not isinstance(name, str) or not name or not all(one.isalnum() or one in "-_+" for one in name):
                 raise OptionError(f"'{name}' can't be part of a file's name; use letters, digits, '-', '_' and '+'.")
         if self.mode not in MODES or self.scores not in get_args(Scores):
-            raise OptionError(f"{self.mode}, {self.scores}: expected one of {', '.join(MODES)}, with raw or calibrated "
-                              "scores.")
-
+            raise OptionError(f"{self.mode}, {self.scores}: expected one of {', '.join(MODES)}, with scores that are "
+                              f"one of {', '.join(SCORE_WORDS)}.")
         if type(self.seed) is not int:
             raise OptionError(f"the seed {self.seed!r:.40} is no whole number.")
 
     @property
     def file_name(self) -> str:
         parts = [self.data, self.encoder, self.defence, self.attack, self.mode, str(self.seed)]
-        return ".".join(parts + (["calibrated"] if self.scores == "calibrated" else [])) + ".jsonl"
+        return ".".join(parts + ([self.scores] if self.scores != "raw" else [])) + ".jsonl"
 
     def as_dict(self) -> dict[str, object]:
         return asdict(self)

@@ -4,6 +4,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
+from dualmask.evaluation.records import SCORE_WORDS
 from dualmask.reporting.entries import PLAIN, Entry, Key, Run, Worst, defence_options, plain_rows, training_facts
 from dualmask.reporting.findings import Finding, counted, named, options, setting
 
@@ -71,7 +72,7 @@ def texts_differ(entries: Entries) -> Iterator[Finding]:
         if group[0].key.mode == "transfer-successful" or len(set(found.values())) < 2:
             continue
         least, most = min(found, key=lambda key: len(found[key])), max(found, key=lambda key: len(found[key]))
-        scores = ", calibrated scores" if most.scores == "calibrated" else ""
+        scores = f", {words}" if (words := SCORE_WORDS[most.scores]) else ""
         yield Finding("texts differ", "caution",
                       f"{most.data}, {most.encoder}, {most.mode}{scores}: the figures of this table stand on different "
                       f"texts, from {counts(found[least])} ({least.defence} under {least.attack}) to "

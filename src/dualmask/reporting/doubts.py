@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Why you might not believe this: signs found by comparing numbers with each other and with what papers report."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from dualmask.evaluation.records import SCORE_WORDS, Scores
 from dualmask.evaluation.statistics import Interval
 from dualmask.reporting.conditions import (
     Entries,
@@ -20,10 +21,15 @@ from dualmask.reporting.reported import ReportedTable
 
 ORDER: Sequence[Severity] = ("serious", "caution", "note")
 UNRANKED = frozenset({  # where serious: accuracy under attack may flatter the defence, or can't be compared
-    "an illusion of scores", "transfer beats adaptive", "hardly any query", "stopped by the budget",
-    "always the same answer", "no adaptive attack", "unfinished", "worst case on fewer texts", "settings differ"})
+    "an illusion of scores", "an illusion of noise", "transfer beats adaptive", "hardly any query",
+    "stopped by the budget", "always the same answer", "no adaptive attack", "unfinished", "worst case on fewer texts",
+    "settings differ"})
 SLACK = 0.01  # a point: less is no sign
-SEVERAL = 0.03  # points between raw and calibrated scores
+SEVERAL = 0.03  # points between raw scores and others
+ILLUSIONS: Mapping[Scores, tuple[str, str]] = {  # of figures that fall when the attack sees more, and where from
+    "calibrated": ("an illusion of scores", "over- or under-confident scores"),
+    "still": ("an illusion of noise", "draws that change with each text"),
+}
 MANY = 3  # times that a sign is told in full
 
 
@@ -31,7 +37,7 @@ def find_doubts(entries: Entries, worst: Sequence[Worst], reported: ReportedTabl
     """All reasons for doubt, gravest first."""
     found = [finding for one in entries for check in CHECKS for finding in check(one)]
     whole = [one for one in entries if not one.missing]  # of others the easy texts are there, so they look weak
-    for compare in (transfer_stronger, aware_weaker, white_box_weaker, calibration):
+    for compare in (transfer_stronger, aware_weaker, white_box_weaker, illusions):
         found += compare(whole)
     for look in (adaptive_missing, aware_missing, like_plain, small_samples, single_seeds, unfinished, seeds_differ,
                  texts_differ, several_plain, mixed_presets, other_options, stand_ins):
@@ -137,20 +143,20 @@ def weaker(
                           (one.key, other.key))
 
 
-def calibration(entries: Entries) -> Iterator[Finding]:
-    """Figures that calibrated scores bring down, all of a classifier together; the doubt is about the raw ones."""
+def illusions(entries: Entries) -> Iterator[Finding]:
+    """Figures that fall when the attack sees more, all of a classifier together; the doubt is about the raw ones."""
     for group in classifiers(entries):
+        key = group[0].key
         raw = {(one.key.attack, one.key.mode): one for one in group if one.key.scores == "raw" and one.robust}
-        falls = [(before, one) for one in group if one.key.scores == "calibrated"
-                 and (before := raw.get((one.key.attack, one.key.mode))) and robust(before) - robust(one) > SEVERAL]
-        if falls:
-            key = group[0].key
+        for scores, (name, cause) in ILLUSIONS.items():
+            falls = [(before, one) for one in group if one.key.scores == scores
+                     and (before := raw.get((one.key.attack, one.key.mode))) and robust(before) - robust(one) > SEVERAL]
             told = ", ".join(f"{points(robust(before))} to {points(robust(one))} under {one.key.mode} {one.key.attack}"
                              for before, one in falls)
-            yield Finding("an illusion of scores", "serious",
-                          f"{key.defence} ({key.data}, {key.encoder}): accuracy falls from {told} when the attack sees "
-                          "calibrated scores. What is lost came from over- or under-confident scores, not from "
-                          "robustness.", tuple(before.key for before, _ in falls))
+            if falls:
+                yield Finding(name, "serious", f"{key.defence} ({key.data}, {key.encoder}): accuracy falls from {told} "
+                              f"when the attack sees {SCORE_WORDS[scores]}. What is lost came from {cause}, not from "
+                              "robustness.", tuple(before.key for before, _ in falls))
 
 
 def adaptive_missing(entries: Entries) -> Iterator[Finding]:

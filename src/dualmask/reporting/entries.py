@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from dualmask.evaluation.metrics import Robustness, robustness, worst_case
-from dualmask.evaluation.records import Cell, CellRecords, Loaded, Mode, Scores
+from dualmask.evaluation.records import SCORE_WORDS, Cell, CellRecords, Loaded, Mode, Scores
 from dualmask.evaluation.statistics import Interval, spread, wilson
 from dualmask.results import FAULTS, AttackResult, mean, tally
 
@@ -14,7 +14,7 @@ PLAIN = "plain"  # the defence that is none, which all others are compared with
 WORST = "worst case"  # the column of it
 Scope = Literal[
     "adaptive",  # attacks in adaptive mode that see the classifier's own scores: what every defence can be given
-    "every",  # also those that know the defence, and those that see calibrated scores
+    "every",  # also those that know the defence, and those that see more than its scores
 ]
 
 
@@ -124,7 +124,8 @@ def entries(cells: Iterable[CellRecords]) -> list[Entry]:
         cell = records.cell
         key = Key(cell.data, cell.encoder, cell.defence, cell.attack, cell.mode, cell.scores)
         groups.setdefault(key, []).append(records)
-    return [entry(key, groups[key]) for key in sorted(groups, key=lambda key: (*key[:5], key.scores != "raw"))]
+    order = list(SCORE_WORDS)
+    return [entry(key, groups[key]) for key in sorted(groups, key=lambda key: (*key[:5], order.index(key.scores)))]
 
 
 def entry(key: Key, cells: Sequence[CellRecords]) -> Entry:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from dualmask.evaluation.records import SCORE_WORDS
 from dualmask.reporting.entries import PLAIN, Entry, Key, Run
 from dualmask.results import FAULTS, HELD, AttackResult
 
@@ -30,7 +31,7 @@ Check = Callable[[Entry], Iterator[Finding]]
 
 def named(key: Key) -> str:
     """A number in words."""
-    scores = " with calibrated scores" if key.scores == "calibrated" else ""
+    scores = f" with {words}" if (words := SCORE_WORDS[key.scores]) else ""
     return f"{key.defence} under {key.attack} ({key.mode}, {key.data}, {key.encoder}){scores}"
 
 

@@ -25,7 +25,8 @@ NOTE = (
     "[docs/evaluation.md](../docs/evaluation.md) says how it was measured, and when not to believe it.")
 SHORT = (
     "Accuracy in percent under attacks that ask the defended classifier; the worst case: a text holds only if every "
-    "attack failed on it; every attack: also those that know the defence or see calibrated scores, if any was run. "
+    "attack failed on it; every attack: also those that know the defence, or see calibrated scores or draws "
+    "held still, if any was run. "
     "The plain classifier, ours, and the three rivals that hold best. (n x s) after a figure: "
     "texts and seeds, where they are not its row's; (n redrawn): of votes, what is left if only successes count that "
     "new draws of their noise repeat. {records:,} records; [results](results/README.md) has all "

@@ -30,6 +30,8 @@ GLOSSARY = {
     **{f"mode: {mode}": f"{meaning[0].upper()}{meaning[1:]}." for mode, meaning in MODE_WORDS.items()},
     "calibrated scores": "The attack sees probabilities brought to a temperature that fits the classifier's own "
         "certainty. Answers do not change, but an over-confident classifier can no longer hide its doubts.",
+    "draws held still": "Of a defence that draws random numbers from the text, the attack also sees what it would say "
+        "if they were the same for all texts. Answers do not change, but noise can no longer hide where they lead.",
     "noise: fresh, text": "A defence may draw random numbers: fresh for every answer, or derived from the text, so "
         "that the same text always gets the same answer.",
 }

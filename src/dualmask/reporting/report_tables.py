@@ -3,7 +3,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from dualmask.evaluation.records import Mode
+from dualmask.evaluation.records import SCORE_WORDS, Mode
 from dualmask.evaluation.statistics import Spread
 from dualmask.reporting.comparison import PairedTest, listed
 from dualmask.reporting.entries import WORST, Entry, Key, Share
@@ -71,11 +71,11 @@ def probability(p: float) -> str:
 
 
 def mode_name(table: Table | Key) -> str:
-    return table.mode + (", calibrated scores" if table.scores == "calibrated" else "")
+    return table.mode + (f", {words}" if (words := SCORE_WORDS[table.scores]) else "")
 
 
 def mode_words(table: Table) -> str:
-    return MODE_WORDS[table.mode] + (", and sees calibrated scores" if table.scores == "calibrated" else "")
+    return MODE_WORDS[table.mode] + (f", and sees {words}" if (words := SCORE_WORDS[table.scores]) else "")
 
 
 def table_title(table: Table) -> str:

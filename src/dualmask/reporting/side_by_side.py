@@ -20,7 +20,7 @@ NOT_RUN = "not begun"
 RIVALS = 3  # that a short table names
 BESIDE = ("Each cell: CAA when the attack asks the defended classifier / on texts made against the plain one. The "
           "second flatters whatever changes its input; the first is the headline. The last column also counts attacks "
-          "that know the defence or see calibrated scores.")
+          "that know the defence, or see calibrated scores or draws held still.")
 EVERY = "worst case, every attack"
 RIVAL = ("Each of our defences against the best of the others under the same attack, on the texts and seeds that both "
          "have. The best is chosen by its figure on its own texts, which favours it. Exact paired test over texts "
