@@ -32,7 +32,7 @@ Scores = Literal[  # what the attack sees
     "calibrated",  # under a temperature; of a vote also what its views say
     "still",  # of a defence that draws: its decisions, and what it says with draws that are the same for all texts
 ]
-SCORE_WORDS: Mapping[Scores, str] = {"raw": "", "calibrated": "calibrated scores", "still": "draws held still"}
+SCORE_WORDS: Mapping[str, str] = {"raw": "", "calibrated": "calibrated scores", "still": "draws held still"}
 MODES: tuple[Mode, ...] = get_args(Mode)
 TRANSFER: tuple[Mode, ...] = ("transfer", "transfer-successful")
 RECORDS = "records"  # of a run's folder: its files of records

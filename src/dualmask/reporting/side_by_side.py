@@ -3,6 +3,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
+from dualmask.evaluation.records import SCORE_WORDS
 from dualmask.reporting.entries import PLAIN, WORST, Share
 from dualmask.reporting.report import Line, Report, Table
 from dualmask.reporting.report_tables import (
@@ -87,7 +88,7 @@ def missing_lines(report: Report) -> list[str]:
     groups: dict[tuple[str, ...], dict[str, list[str]]] = {}
     for name, reason in report.missing.items():
         data, encoder, defence, attack, mode, seed, *scores = name.removesuffix(".jsonl").split(".")
-        kind = ", ".join([mode, *(f"{one} scores" for one in scores)])
+        kind = ", ".join([mode, *(SCORE_WORDS.get(one, one) for one in scores)])
         groups.setdefault((data, encoder, defence, kind, reason or NOT_RUN), {}).setdefault(attack, []).append(seed)
     found: dict[tuple[str, ...], list[str]] = {}
     for (*place, reason), attacks in groups.items():
