@@ -491,8 +491,8 @@ def test_what_the_vote_holds_with_its_draws_held_still_was_measured() -> None:
     first, second = (list(found[name]["left"].values()) for name in ("bertattack", "textfooler"))
     assert (f"BERT-Attack leaves {first[0]} of one pass, {first[1]} of the vote and {first[2]} of the vote held still, "
             f"TextFooler {second[0]}, {second[1]} and {second[2]} (") in page
-    assert all(f"`{one['encoder']}`, {one['training_texts']:,} training texts and {one['texts']} validation texts" in page
-               for one in found.values())
+    assert all(f"`{one['encoder']}`, {one['training_texts']:,} training texts and {one['texts']} validation texts of MR"
+               in page for one in found.values())
 
 
 def test_what_is_said_of_clean_texts_under_the_vote_is_in_the_records() -> None:
