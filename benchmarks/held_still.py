@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What does a vote hold by itself, and what does its noise hide? Attacks on validation texts; no test part is read.
 
-    python benchmarks/held_still.py MODEL DATA [--texts 40] [--attacks bertattack textfooler] [--rows 4000] [--epochs 4]
+    python benchmarks/held_still.py MODEL DATA [--defence ddm-restore] [--texts 40] [--attacks bertattack textfooler]
+        [--rows 4000] [--epochs 4]
 
-MODEL is the folder of a ddm-restore classifier; it is trained first, with `minilm`, on so many training texts, if there
-is none. Prints one JSON line for each attack: percent of texts that are answered rightly, before the attack and after
-it, by one pass and by the vote of ten; of the vote also where the attack sees its draws held still.
+MODEL is the folder of a classifier whose defence can vote; it is trained first, with `minilm`, on so many training
+texts, if there is none. Prints one JSON line for each attack: percent of texts that are answered rightly, before the
+attack and after it, by one view and by the vote of ten; of the vote also where the attack sees its draws held still.
 """
 
 import argparse
@@ -26,16 +27,24 @@ from dualmask.text.examples import Dataset, Example
 
 CHECKED = 300  # validation texts that training looks at
 ROWS: dict[str, tuple[bool, Scores]] = {  # whether it votes, and what the attack sees
-    "one pass": (False, "raw"), "vote": (True, "raw"), "vote, draws held still": (True, "still")}
+    "one view": (False, "raw"), "vote": (True, "raw"), "vote, draws held still": (True, "still")}
 
 
-def trained(folder: Path, data: Dataset, *, rows: int, epochs: int) -> DefendedClassifier:
+def trained(folder: Path, data: Dataset, defence: str, *, rows: int, epochs: int) -> DefendedClassifier:
     if not folder.exists():
         draw = random.Random(0)
         part = replace(data, train=draw.sample(list(data.train), min(rows, len(data.train))), test=None,
                        validation=draw.sample(list(data.validation or []), CHECKED))
-        train(part, encoder="minilm", defence="ddm-restore", training={"epochs": epochs}, out=folder, progress=False)
+        train(part, encoder="minilm", defence=defence, training={"epochs": epochs}, out=folder, progress=False)
     return DefendedClassifier.load(folder)
+
+
+def voting(made: DefendedClassifier, votes: int, data: Dataset) -> DefendedClassifier:
+    """One view shows its probabilities, as a vote of one would not."""
+    entry = DefenceEntry(name="vote", defence=made.defence.name, preset="recommended",
+                         options={"votes": votes, "decision": "vote" if votes > 1 else "mean"})
+    few = list(data.validation or [])[:1]
+    return asked_otherwise(made, entry, replace(data, validation=few, test=few), named=made.defence.name)
 
 
 def left(classifier: DefendedClassifier, texts: Sequence[Example], method: str, scores: Scores) -> tuple[float, float]:
@@ -51,21 +60,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path)
     parser.add_argument("data")
+    parser.add_argument("--defence", default="ddm-restore")
     parser.add_argument("--texts", type=int, default=40)
     parser.add_argument("--attacks", nargs="+", default=["bertattack", "textfooler"])
     parser.add_argument("--rows", type=int, default=4000)
     parser.add_argument("--epochs", type=int, default=4)
     args = parser.parse_args()
     data = load_dataset(args.data)
-    single = trained(args.model, data, rows=args.rows, epochs=args.epochs)
-    vote, few = DefenceEntry(name="vote", defence="ddm-restore", preset="vote"), list(data.validation or [])[:1]
-    ten = asked_otherwise(single, vote, replace(data, validation=few, test=few), named="ddm-restore")
+    made = trained(args.model, data, args.defence, rows=args.rows, epochs=args.epochs)
+    single, ten = (voting(made, count, data) for count in (1, 10))
     texts = random.Random(1).sample(list(data.validation or []), args.texts)
     for method in args.attacks:
         found = {name: left(ten if votes else single, texts, method, scores) for name, (votes, scores) in ROWS.items()}
         sys.stdout.write(json.dumps({
-            "benchmark": "held_still", "data": data.name, "encoder": single.facts["encoder"],
-            "training_texts": single.facts["rows"]["train"], "attack": method, "texts": len(texts),  # type: ignore[index]
+            "benchmark": "held_still", "defence": made.defence.name, "data": data.name, "attack": method,
+            "encoder": made.facts["encoder"], "texts": len(texts),
+            "training_texts": made.facts["rows"]["train"],  # type: ignore[index]
             "right": {name: before for name, (before, _) in found.items()},
             "left": {name: after for name, (_, after) in found.items()}}) + "\n")
         sys.stdout.flush()
