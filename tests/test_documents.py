@@ -492,6 +492,9 @@ def test_what_the_vote_holds_with_its_draws_held_still_was_measured() -> None:
     first, second = (list(found[name]["left"].values()) for name in ("bertattack", "textfooler"))
     assert (f"BERT-Attack leaves {first[0]} of one pass, {first[1]} of the vote and {first[2]} of the vote held still, "
             f"TextFooler {second[0]}, {second[1]} and {second[2]} (") in page
+    safer, masks = (one["left"] for one in measured if one["defence"] in ("safer", "ranmask"))
+    assert (f"BERT-Attack leaves {safer['vote']} of `safer` and {safer['vote, draws held still']} with its draws held "
+            f"still, {masks['vote']} and {masks['vote, draws held still']} of `ranmask`.") in page
     assert all(f"`{one['encoder']}`, {one['training_texts']:,} training texts and {one['texts']} validation texts of MR"
                in page for one in found.values())
 
