@@ -141,7 +141,8 @@ def noise(entry: Entry) -> Iterator[Finding]:
                       "again with new noise; luck is counted as success or as robustness.", (entry.key,))
     else:
         yield from lucky(entry)
-    if entry.key.mode in ASKING and any(whole(setting(run, "eot")) <= 1 for run in runs):
+    blind = entry.key.mode in ASKING and entry.key.scores != "still"
+    if blind and any(whole(setting(run, "eot")) <= 1 for run in runs):
         fresh = any(setting(run, "noise") == "fresh" for run in runs)
         yield Finding("one draw", "caution" if fresh else "note",
                       f"{named(entry.key)}: the defence draws noise and the attack saw one draw per question. "
