@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from os.path import relpath
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from dualmask.attacks import ATTACKS, build_attack
 from dualmask.cards import Catalogue
@@ -34,6 +34,7 @@ class DataEntry:
     train: int | None = None
     validation: int | None = None
     test: int | None = None
+    part: Literal["test", "validation"] = "test"  # whose texts are attacked; validation: to choose settings by
     text_column: str | None = None  # found by name unless given
     label_column: str | None = None
     pair_column: str | None = None

@@ -84,7 +84,8 @@ def load_data(entry: DataEntry) -> Dataset:
     if not validation:
         train, validation = split_stratified(train, HELD_OUT, SPLIT_SEED)
     return replace(data, name=entry.name, train=drawn(train, entry.train),
-                   validation=drawn(validation, entry.validation), test=drawn(test, entry.test))
+                   validation=drawn(validation, entry.validation),
+                   test=drawn(validation if entry.part == "validation" else test, entry.test))
 
 
 def drawn(rows: list[Example], most: int | None) -> list[Example]:
