@@ -2,18 +2,19 @@
 """What does a vote hold by itself, and what does its noise hide? Attacks on validation texts; no test part is read.
 
     python benchmarks/held_still.py MODEL DATA [--defence ddm-restore] [--texts 40] [--attacks bertattack textfooler]
-        [--rows 4000] [--epochs 4]
+        [--option vote_swaps=0.5 ...] [--rows 4000] [--epochs 4]
 
 MODEL is the folder of a classifier whose defence can vote; it is trained first, with `minilm`, on so many training
 texts, if there is none. Prints one JSON line for each attack: percent of texts that are answered rightly, before the
 attack and after it, by one view and by the vote of ten; of the vote also where the attack sees its draws held still.
+Options are of the vote at inference; the classifier stays as it is.
 """
 
 import argparse
 import json
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,10 +40,10 @@ def trained(folder: Path, data: Dataset, defence: str, *, rows: int, epochs: int
     return DefendedClassifier.load(folder)
 
 
-def voting(made: DefendedClassifier, votes: int, data: Dataset) -> DefendedClassifier:
+def voting(made: DefendedClassifier, votes: int, data: Dataset, options: Mapping[str, object]) -> DefendedClassifier:
     """One view shows its probabilities, as a vote of one would not."""
     entry = DefenceEntry(name="vote", defence=made.defence.name, preset="recommended",
-                         options={"votes": votes, "decision": "vote" if votes > 1 else "mean"})
+                         options={"votes": votes, "decision": "vote" if votes > 1 else "mean", **options})
     few = list(data.validation or [])[:1]
     return asked_otherwise(made, entry, replace(data, validation=few, test=few), named=made.defence.name)
 
@@ -63,18 +64,20 @@ def main() -> None:
     parser.add_argument("--defence", default="ddm-restore")
     parser.add_argument("--texts", type=int, default=40)
     parser.add_argument("--attacks", nargs="+", default=["bertattack", "textfooler"])
+    parser.add_argument("--option", nargs="+", default=[])
     parser.add_argument("--rows", type=int, default=4000)
     parser.add_argument("--epochs", type=int, default=4)
     args = parser.parse_args()
     data = load_dataset(args.data)
     made = trained(args.model, data, args.defence, rows=args.rows, epochs=args.epochs)
-    single, ten = (voting(made, count, data) for count in (1, 10))
+    options = parse_assignments(args.option)
+    single, ten = (voting(made, count, data, options) for count in (1, 10))
     texts = random.Random(1).sample(list(data.validation or []), args.texts)
     for method in args.attacks:
         found = {name: left(ten if votes else single, texts, method, scores) for name, (votes, scores) in ROWS.items()}
         sys.stdout.write(json.dumps({
             "benchmark": "held_still", "defence": made.defence.name, "data": data.name, "attack": method,
-            "encoder": made.facts["encoder"], "texts": len(texts),
+            "encoder": made.facts["encoder"], "options": options, "texts": len(texts),
             "training_texts": made.facts["rows"]["train"],  # type: ignore[index]
             "right": {name: before for name, (before, _) in found.items()},
             "left": {name: after for name, (_, after) in found.items()}}) + "\n")
