@@ -24,6 +24,7 @@ from dualmask.evaluation.grid import DefenceEntry
 from dualmask.evaluation.material import asked_otherwise
 from dualmask.evaluation.protocol import Protocol, evaluate
 from dualmask.evaluation.records import Cell, Scores
+from dualmask.options import parse_assignments
 from dualmask.text.examples import Dataset, Example
 
 CHECKED = 300  # validation texts that training looks at

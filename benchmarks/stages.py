@@ -53,10 +53,11 @@ VARIANTS: dict[str, tuple[str, dict[str, object]]] = {  # preset, options
     "no masks": ("recommended", {"masking": False}),
     "no masks in training": ("recommended", {"insert_share": 0.0, "hide_share": 0.0}),
     "restoring alone": ("restore", {}),
-    "vote of ten": ("vote", {}),
+    "vote of ten": ("vote", {"vote_swaps": 0.7}),
     "vote of ten, half of the words exchanged": ("vote", {"vote_swaps": 0.5}),
-    "vote of ten, mean of logits": ("vote", {"decision": "mean"}),
-    "vote of ten, no synonyms": ("vote", {"synonyms": "none"}),
+    "vote of ten, three in ten words exchanged": ("vote", {}),
+    "vote of ten, mean of logits": ("vote", {"vote_swaps": 0.7, "decision": "mean"}),
+    "vote of ten, no synonyms": ("vote", {"vote_swaps": 0.7, "synonyms": "none"}),
 }
 
 

@@ -535,6 +535,16 @@ def test_data_have_three_parts(made: Path) -> None:
     assert again == data
 
 
+def test_validation_texts_may_stand_in_for_test_texts(made: Path) -> None:
+    """So that settings are chosen without a look at what is reported; what is trained on stays the same."""
+    entry = DataEntry(name="x", source=str(made / "data" / "train.csv"), train=40)
+    usual, chosen = load_data(entry), load_data(replace(entry, part="validation"))
+    assert chosen.test == chosen.validation == usual.validation and chosen.train == usual.train
+    assert not {one.text for one in chosen.test or []} & {one.text for one in usual.test or []}
+    few = load_data(replace(entry, part="validation", test=4)).test or []
+    assert len(few) == 4 and all(one in (usual.validation or []) for one in few)
+
+
 # Kill -9
 
 

@@ -442,6 +442,10 @@ def test_the_measured_results_follow_from_the_packed_records() -> None:
         assert path.read_text(encoding="utf-8") == text, f"{named(path)}: run make results"
 
 
+DDM_PARTS = ("plain", "ddm", "ddm-20", "ddm-30", "ddm-40", "ddm-paper", "ddm-insert-only", "ddm-mask-only",
+             "ddm-anywhere", "ddm-position", "ddm-shifted", "ddm-random")
+
+
 def test_what_was_found_is_in_the_records() -> None:
     """The table of the page, cell by cell; of all other figures, that a page made from records has them."""
     page = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
@@ -455,6 +459,14 @@ def test_what_was_found_is_in_the_records() -> None:
         for attack, figure in zip(attacks, figures, strict=True):
             told[data, defence, "adaptive" if way == "asked" else "transfer", attack] = figure
     assert len(told) == 35 and told == {place: f"{100 * found[place].mean:.1f}" for place in told}
+    clean = {one.key.defence: one.clean for one in report.entries if one.key.data == "mr" and one.clean
+             and (one.key.mode, one.key.scores) == ("adaptive", "raw") and one.key.attack in attacks}
+    worst = {one.defence: one.robust for one in report.worst if (one.data, one.scope) == ("mr", "adaptive")}
+    parts = rows(section(page, "Which part of DDM helps?"))
+    assert len(parts) == len(DDM_PARTS)
+    for defence, (_, *figures) in zip(DDM_PARTS, parts, strict=True):
+        shares = [clean[defence], *(found["mr", defence, "adaptive", attack] for attack in attacks), worst[defence]]
+        assert figures == [f"{100 * share.mean:.1f}" for share in shares], defence
     pages = "".join((ROOT / name).read_text(encoding="utf-8") for name in (
         "results/README.md", "docs/defences.md", "docs/theory.md"))
     assert set(re.findall(r"\b\d+\.\d\b", page)) <= set(re.findall(r"\b\d+\.\d\b", pages))
@@ -488,7 +500,8 @@ def test_what_the_vote_holds_with_its_draws_held_still_was_measured() -> None:
     page = " ".join((ROOT / "docs" / "restore.md").read_text(encoding="utf-8").split())
     lines = (ROOT / "results" / "benchmarks.jsonl").read_text(encoding="utf-8").splitlines()
     measured = [one for line in lines if (one := json.loads(line))["benchmark"] == "held_still"]
-    found = {one["attack"]: one for one in measured if one["defence"] == "ddm-restore"}
+    swaps = {(one["attack"], one["options"]["vote_swaps"]): one for one in measured if one["defence"] == "ddm-restore"}
+    found = {attack: one for (attack, share), one in swaps.items() if share == "0.7"}
     first, second = (list(found[name]["left"].values()) for name in ("bertattack", "textfooler"))
     assert (f"BERT-Attack leaves {first[0]} of one pass, {first[1]} of the vote and {first[2]} of the vote held still, "
             f"TextFooler {second[0]}, {second[1]} and {second[2]} (") in page
@@ -496,7 +509,32 @@ def test_what_the_vote_holds_with_its_draws_held_still_was_measured() -> None:
     assert (f"BERT-Attack leaves {safer['vote']} of `safer` and {safer['vote, draws held still']} with its draws held "
             f"still, {masks['vote']} and {masks['vote, draws held still']} of `ranmask`.") in page
     assert all(f"`{one['encoder']}`, {one['training_texts']:,} training texts and {one['texts']} validation texts of MR"
-               in page for one in found.values())
+               in page for one in swaps.values())
+    still = {attack: [swaps[attack, share]["left"]["vote, draws held still"] for share in ("0.3", "0.5", "0.7")]
+             for attack in found}
+    told = {attack: f"{few}, {half} and {most}" for attack, (few, half, most) in still.items()}
+    assert (f"BERT-Attack leaves {told['bertattack']} with three, five and seven in ten words exchanged, TextFooler "
+            f"{told['textfooler']}, and {first[0]} and {second[0]} of one pass") in page
+
+
+def test_how_many_words_the_vote_exchanges_was_measured() -> None:
+    page = (ROOT / "docs" / "restore.md").read_text(encoding="utf-8")
+    found = read_cells(ROOT / "results" / "votes.jsonl.gz").cells
+    table = rows(page.split("How many words should views of the vote exchange?")[1].split("###")[0])
+    for name, row in zip(("ddm-restore", "vote-30", "vote-50", "vote-70"), table, strict=True):
+        cells = {one.cell.attack: one for one in found if one.cell.defence == name}
+        held = [mean(str(result.outcome) in ("failed", "unconfirmed") for result in cells[attack].results)
+                for attack in ("textfooler", "bertattack", "deepwordbug", "textbugger")]
+        accuracy = float(str(training_facts(cells["textfooler"].header)["validation_accuracy"]))
+        assert row[1:] == [f"{100 * share:.1f}" for share in (accuracy, *held)]
+    told = []
+    for name in ("vote-30", "vote-70"):
+        held_on, = ([result for result in one.results if str(result.outcome) in ("failed", "unconfirmed")]
+                    for one in found if (one.cell.defence, one.cell.attack) == (name, "bertattack"))
+        told.append((sum(one.probability == one.probability_after == 1 for one in held_on), len(held_on)))
+    (agreed, of), (less, fewer) = told
+    assert (f"on {agreed} of the {of} texts that hold under BERT-Attack all views agree to the end "
+            f"({less} of {fewer} with") in page
 
 
 def test_what_is_said_of_clean_texts_under_the_vote_is_in_the_records() -> None:

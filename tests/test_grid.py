@@ -123,7 +123,8 @@ def test_all_mistakes_are_told_at_once_with_places_and_suggestions(write: Write)
             {name = "two", defence = "ddm", options = {test_rate = 7}}, {name = "three.4", defence = "ddm"}]
         attacks = ["textfoler", 5, {name = "deepwordbug", samples = 0, options = {queries = true}, colour = "red"}]
         encoders = ["minlm", {name = "a", source = "../nowhere"}]
-        data = [{name = "d", source = "rotten-tomato", train = 1}, {name = "e", training = {epoch = 3}}]
+        data = [{name = "d", source = "rotten-tomato", train = 1, part = "validaton"},
+            {name = "e", training = {epoch = 3}}]
         [training]
         epochs = 0
         seed = 4
@@ -143,6 +144,7 @@ def test_all_mistakes_are_told_at_once_with_places_and_suggestions(write: Write)
         "attacks[2].options.queries": "expected a whole number, got True", "attacks[2].colour": "unknown key",
         "encoders[0].source": "did you mean 'minilm'?", "encoders[1].source": "nowhere does not exist",
         "data[0].source": "did you mean 'rotten-tomatoes'?", "data[0].train": "at least 2, got 1",
+        "data[0].part": "did you mean 'validation'?",
         "data[1]": "source is missing", "data[1].training.epoch": "did you mean 'epochs'?",
         "training.seed": "the list 'seeds'",
         "training.batch_size": "expected a whole number, got 'three'", "training": "epochs is 0",

@@ -534,6 +534,8 @@ DOUBTS: Mapping[str, tuple[Cells, Cells]] = {
     "texts differ": ([many(5, 5), many(5, 6, attack="pwws")], [many(5, 5), many(6, 4, attack="pwws")]),
     "worst case on fewer texts": ([many(5, 5), many(5, 5, seed=1), many(5, 5, attack="pwws")],
                                   [many(5, 5), many(5, 5, attack="pwws")]),
+    "never begun": ([ddm(5, 5, header={"about": {"training": {"ready": False}}})],
+                    [ddm(5, 5, header={"about": {"training": {"ready": True}}})]),
     "several plain rows": ([named_plain("one"), named_plain("two")], [named_plain("one"), named_plain("plain")]),
     "presets mixed": ([many(5, 5, header={"preset": "paper"}), many(5, 5, attack="pwws", header={"preset": "release"})],
                       [many(5, 5, header={"preset": "paper"}), many(5, 5, attack="pwws", header={"preset": "paper"})]),

@@ -68,8 +68,7 @@ class DDMRestore(Voting, Ascent):
     better sign. Others are read as the mean of their synonyms, and the network is trained against the worst swaps.
     Acts at: training_view and inference_view (the text, word by word; then masks, their position zero), harden (most
     training texts get those synonyms, or others' words, that hurt most by the gradient), learn (FreeLB's steps).
-    Deviations: DDM masks a fixed share of tokens by rarity, this one what is unknown. In training half of the texts
-    get DDM's inserted masks, and a third have random words masked.
+    Deviations: DDM masks a share of tokens by rarity, this what is unknown; half of the training texts get DDM's masks.
     Relations: FGWS replaces rare words without a notion of spelling; SAFER votes over synonyms, as preset 'vote' does.
     """
 
@@ -77,9 +76,10 @@ class DDMRestore(Voting, Ascent):
     family: ClassVar[Family] = "masking"
     passes: ClassVar[str] = "1"
     Options = DDMRestoreOptions
-    presets: ClassVar = {"recommended": Preset({}, {"epochs": 10, "keep": "last"}),  # what is so hard is learned late
-                         "vote": Preset({"votes": 10, "decision": "vote"}, {"epochs": 10, "keep": "last"}),
-                         "restore": Preset({"synonyms": "none", "worst_share": 0.0, "steps": 0}, {})}
+    presets: ClassVar = {
+        "recommended": Preset({}, {"epochs": 10, "keep": "last"}),  # what is so hard is learned late
+        "vote": Preset({"votes": 10, "vote_swaps": 0.3, "decision": "vote"}, {"epochs": 10, "keep": "last"}),
+        "restore": Preset({"synonyms": "none", "worst_share": 0.0, "steps": 0}, {})}
     step_size, start, bound = 0.1, 0.05, 0.0  # of the steps, of FreeLB's first one; no bound
     options: DDMRestoreOptions
 

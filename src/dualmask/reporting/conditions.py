@@ -109,6 +109,19 @@ def own_keys(case: Worst) -> tuple[Key, ...]:
     return tuple(key for key in case.keys if case.scope == "adaptive" or key.mode == "defence-aware")
 
 
+def never_begun(entries: Entries) -> Iterator[Finding]:
+    """Defences that act late in training, of classifiers whose training ended before."""
+    rows: dict[tuple[str, str, str], list[Entry]] = {}
+    for one in entries:
+        if any(training_facts(run.records.header).get("ready") is False for run in one.runs):
+            rows.setdefault(one.key[:3], []).append(one)
+    for (data, encoder, defence), group in rows.items():
+        yield Finding("never begun", "serious",
+                      f"{defence} ({data}, {encoder}): training ended before the defence had begun, or had begun with "
+                      "all it does. These are figures of some other classifier; train it longer, or let it begin "
+                      "earlier.", tuple(one.key for one in group))
+
+
 def several_plain(entries: Entries) -> Iterator[Finding]:
     chosen = plain_rows(entries)
     rows: dict[tuple[str, str], dict[str, None]] = {}

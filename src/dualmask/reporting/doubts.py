@@ -8,6 +8,7 @@ from dualmask.evaluation.statistics import Interval
 from dualmask.reporting.conditions import (
     Entries,
     mixed_presets,
+    never_begun,
     other_options,
     seeds_differ,
     several_plain,
@@ -23,7 +24,7 @@ ORDER: Sequence[Severity] = ("serious", "caution", "note")
 UNRANKED = frozenset({  # where serious: accuracy under attack may flatter the defence, or can't be compared
     "an illusion of scores", "an illusion of noise", "transfer beats adaptive", "hardly any query",
     "stopped by the budget", "always the same answer", "no adaptive attack", "unfinished", "worst case on fewer texts",
-    "settings differ"})
+    "settings differ", "never begun"})
 SLACK = 0.01  # a point: less is no sign
 SEVERAL = 0.03  # points between raw scores and others
 ILLUSIONS: Mapping[Scores, tuple[str, str]] = {  # of figures that fall when the attack sees more, and where from
@@ -40,7 +41,7 @@ def find_doubts(entries: Entries, worst: Sequence[Worst], reported: ReportedTabl
     for compare in (transfer_stronger, aware_weaker, white_box_weaker, illusions):
         found += compare(whole)
     for look in (adaptive_missing, aware_missing, like_plain, small_samples, single_seeds, unfinished, seeds_differ,
-                 texts_differ, several_plain, mixed_presets, other_options, stand_ins):
+                 never_begun, texts_differ, several_plain, mixed_presets, other_options, stand_ins):
         found += look(entries)
     found += [*short_worst(entries, worst), *disputed(worst, entries)]
     found += [*under_reported(entries, reported), *odd_reports(entries, reported)]
