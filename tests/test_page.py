@@ -370,7 +370,7 @@ def test_every_plot_says_in_words_what_it_shows() -> None:
     root = sound(html(built(cells())))
     panels = root.all("figure", "panel")
     titles = [one.all("figcaption")[0].text for one in panels]
-    for start in ("Words changed", "Queries", "Clean accuracy against", "bad (30 texts)", "ddm at several values",
+    for start in ("Words changed", "Queries", "Clean accuracy against", "bad (30 texts)", "ddm by test_rate",
                   "deepwordbug"):
         assert any(title.startswith(start) for title in titles), start
     for panel in panels:
@@ -387,7 +387,7 @@ def test_a_sweep_needs_rows_that_differ_in_one_number() -> None:
     other = [one._replace(header={**one.header, "defence": {"name": "ddm", "test_rate": 0.4, "scorer": "random"}})
              if one.cell.defence == "ddm-more" else one for one in cells()]
     assert sweeps(entries(other)) == []
-    assert "at several values" not in html(built(other))
+    assert "ddm by test_rate" not in html(built(other))
 
 
 @pytest.mark.parametrize(("low", "high", "log"), [(0, 0, False), (0, 1, False), (0, 60, False), (1, 2, True),

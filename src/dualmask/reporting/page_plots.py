@@ -114,8 +114,8 @@ def sweep_panels(table: Table, pool: Pool) -> list[str]:
         both = [(value, *before_and_after(pool[row])) for value, row in sweep.variants]
         lines = [Series(*CLEAN, [Point(value, clean) for value, clean, _ in both]),
                  Series(*ROBUST, [Point(value, robust) for value, _, robust in both])]
-        panels.append(sweep_chart(f"{sweep.defence} at several values of {sweep.option}: clean (grey) and under attack",
-                                  lines, x_title=sweep.option))
+        panels.append(sweep_chart(f"{sweep.defence} by {sweep.option}: clean (grey), under attack", lines,
+                                  x_title=sweep.option))
     return panels
 
 
