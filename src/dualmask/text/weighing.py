@@ -81,6 +81,8 @@ class Weighing:
 
     def _weighed(self, token: str, entry: Entry, before: str, after: str) -> Outcome | None:
         keep = entry.keep + self._context(before, entry.word, after)
+        if not entry.strange and entry.alternatives[0].score + LIMIT - keep <= self.margin:
+            return None  # whatever the neighbours say
         scores = {one: one.score + self._context(before, one.word, after) for one in entry.alternatives}
         best = max(scores, key=scores.__getitem__, default=None)
         strange = entry.strange and self.strangers and not entry.spared
