@@ -49,10 +49,13 @@ def voting(made: DefendedClassifier, votes: int, data: Dataset, options: Mapping
     return asked_otherwise(made, entry, replace(data, validation=few, test=few), named=made.defence.name)
 
 
-def left(classifier: DefendedClassifier, texts: Sequence[Example], method: str, scores: Scores) -> tuple[float, float]:
+def left(
+    classifier: DefendedClassifier, texts: Sequence[Example], method: str, scores: Scores, preset: str | None = None,
+) -> tuple[float, float]:
     """Percent right before and after."""
     found = evaluate(Cell("data", "encoder", "defence", method, "adaptive", 0, scores), classifier, texts,
-                     build_attack(method), protocol=Protocol(samples=None, eot=1, draws=0, measure=None), out=None)
+                     build_attack(method, preset=preset), out=None,
+                     protocol=Protocol(samples=None, eot=1, draws=0, measure=None))
     held = sum(str(one.outcome) in ("failed", "unconfirmed") for one in found)
     right = sum(one.clean == one.label for one in found)
     return round(100 * right / len(texts), 1), round(100 * held / len(texts), 1)

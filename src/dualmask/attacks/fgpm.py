@@ -40,7 +40,8 @@ class FGPM(Attack):
     Deviations: the paper attacks models on GloVe vectors. Here a word's embedding is the mean of its pieces' rows in
     the victim's own table, and its gradient (of the log-odds, which points where the loss's does) the mean of theirs.
     Synonyms come from the table that this library ships; a substitution that would change more than a quarter of the
-    words is passed over, where the paper stops after it.
+    words is passed over, where the paper stops after it. 'free', which is ours, exchanges any share of them, for words
+    as far as TextFooler's.
     Relations: HotFlip searches with a beam; A2T orders words by the gradient but asks about each synonym.
     """
 
@@ -51,7 +52,10 @@ class FGPM(Attack):
         "Wang, Yang, Deng, He", "AAAI 2021", "arXiv:2008.03709")
     round_down: ClassVar[bool] = True
     Options = FGPMOptions
-    presets: ClassVar = {"paper": Preset({})}
+    presets: ClassVar = {
+        "paper": Preset({}),
+        "free": Preset({"neighbours": 50, "distance": 1.0, "max_share": None}),
+    }
     options: FGPMOptions
 
     def oracles(self, victim: Victim, device: str) -> dict[str, Oracle]:

@@ -45,8 +45,9 @@ class HotFlip(Attack):
     so only its word form exists here, on token embeddings, and a word's embedding is the mean of its pieces. 'paper'
     estimates all neighbours with a cosine of 0.8 and asks about the 10 best; 'textattack-0.3.11' takes the one best
     word of the whole vocabulary and mostly finds it forbidden, as TextAttack's recipe does (which does not run on
-    Hugging Face models). The gradient, of the log-odds (it points where the cross-entropy's does), goes through the
-    defended input; which tokens are masked is held for a step.
+    Hugging Face models); 'free', which is ours, exchanges as many words as it takes, for words as far as TextFooler's.
+    The gradient, of the log-odds (it points where the cross-entropy's does), goes through the defended input; which
+    tokens are masked is held for a step.
     Relations: FGPM projects onto synonyms too, one greedy step at a time.
     """
 
@@ -59,6 +60,7 @@ class HotFlip(Attack):
     presets: ClassVar = {
         "paper": Preset({"any_success": True}),
         "textattack-0.3.11": Preset({"pool": "vocabulary", "flips": 1}),
+        "free": Preset({"any_success": True, "cosine": 0.5, "max_words": None}),
     }
     options: HotFlipOptions
 
