@@ -44,7 +44,7 @@ from dualmask.attacks.constraints import (
 from dualmask.attacks.gradients import EmbeddingOracle, FlipOracle, GradientOracle, gains_of, word_table
 from dualmask.attacks.hotflip import NeighbourFlips, VocabularyFlips
 from dualmask.attacks.moves import Moves
-from dualmask.attacks.oracles import Filled, LanguageModelOracle, SentenceOracle
+from dualmask.attacks.oracles import LanguageModelOracle, SentenceOracle
 from dualmask.attacks.pieces import Pieces, likeliest, piece_marks
 from dualmask.attacks.problem import Answer, Problem, Question, Steps, Streams, Terms
 from dualmask.attacks.rankings import (
@@ -71,6 +71,7 @@ from dualmask.attacks.transformations import (
     swapped,
 )
 from dualmask.classifier import DefendedClassifier
+from dualmask.models.language_models import Filled
 from dualmask.models.sentences import angular, cosine
 from dualmask.text.examples import Dataset, Example, Text
 from dualmask.text.letters import HOMOGLYPHS, LETTERS, keyboard_neighbours
@@ -255,12 +256,12 @@ def test_many_pieces_without_a_sensible_word_end_soon(best: bool) -> None:
     tokens = [*"abcdefghijklmnopqrstuvwxyz", *".!?,;:()"]
     letters, marks = list(range(8)), list(range(26, 34))
     rows = [*[letters] * 9, marks, letters]
-    began = time.perf_counter()
+    began = time.process_time()
     if best:
         assert Pieces(tokens).likeliest(rows, [[0.1 * rank for rank in range(8)]] * 11, 8) == []
     else:
         assert Pieces(tokens).in_order(rows, 8) == []
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize(("tokens", "expected"), [
