@@ -61,16 +61,22 @@ def left(
     return round(100 * right / len(texts), 1), round(100 * held / len(texts), 1)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments(about: str | None, *, texts: int) -> argparse.ArgumentParser:
+    """Of a classifier, trained first if it is not there, and the number of texts to attack."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path)
     parser.add_argument("data")
     parser.add_argument("--defence", default="ddm-restore")
-    parser.add_argument("--texts", type=int, default=40)
-    parser.add_argument("--attacks", nargs="+", default=["bertattack", "textfooler"])
-    parser.add_argument("--option", nargs="+", default=[])
+    parser.add_argument("--texts", type=int, default=texts)
     parser.add_argument("--rows", type=int, default=4000)
     parser.add_argument("--epochs", type=int, default=4)
+    return parser
+
+
+def main() -> None:
+    parser = arguments(__doc__, texts=40)
+    parser.add_argument("--attacks", nargs="+", default=["bertattack", "textfooler"])
+    parser.add_argument("--option", nargs="+", default=[])
     args = parser.parse_args()
     data = load_dataset(args.data)
     made = trained(args.model, data, args.defence, rows=args.rows, epochs=args.epochs)

@@ -8,13 +8,11 @@ rightly before and after each attack, TextFooler, which only asks, among them. A
 its errors, falls to those that ask and holds under those that look.
 """
 
-import argparse
 import json
 import random
 import sys
-from pathlib import Path
 
-from held_still import left, trained
+from held_still import arguments, left, trained
 
 from dualmask import load_dataset
 
@@ -24,14 +22,7 @@ ATTACKS = {  # name: attack and preset
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", type=Path)
-    parser.add_argument("data")
-    parser.add_argument("--defence", default="ddm-restore")
-    parser.add_argument("--texts", type=int, default=100)
-    parser.add_argument("--rows", type=int, default=4000)
-    parser.add_argument("--epochs", type=int, default=4)
-    args = parser.parse_args()
+    args = arguments(__doc__, texts=100).parse_args()
     data = load_dataset(args.data)
     made = trained(args.model, data, args.defence, rows=args.rows, epochs=args.epochs)
     texts = random.Random(1).sample(list(data.validation or []), args.texts)

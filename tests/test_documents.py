@@ -517,6 +517,18 @@ def test_what_the_vote_holds_with_its_draws_held_still_was_measured() -> None:
             f"{told['textfooler']}, and {first[0]} and {second[0]} of one pass") in page
 
 
+def test_what_is_left_by_those_who_see_the_gradient_was_measured() -> None:
+    page = " ".join((ROOT / "docs" / "restore.md").read_text(encoding="utf-8").split())
+    lines = (ROOT / "results" / "benchmarks.jsonl").read_text(encoding="utf-8").splitlines()
+    found, = (one for line in lines if (one := json.loads(line))["benchmark"] == "white_box")
+    left = found["left"]
+    assert (f"FGPM leaves {left['fgpm, free']}, HotFlip, which keeps to the part of speech, {left['hotflip, free']}, "
+            f"and TextFooler itself {left['textfooler']};") in page
+    assert f"they leave {left['fgpm']} and {left['hotflip']} (" in page
+    assert (f"`{found['encoder']}`, {found['training_texts']:,} training texts and {found['texts']} validation texts "
+            f"of MR, {found['right']} right before)") in page
+
+
 def test_how_many_words_the_vote_exchanges_was_measured() -> None:
     page = (ROOT / "docs" / "restore.md").read_text(encoding="utf-8")
     found = read_cells(ROOT / "results" / "votes.jsonl.gz").cells

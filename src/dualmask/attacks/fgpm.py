@@ -41,7 +41,7 @@ class FGPM(Attack):
     the victim's own table, and its gradient (of the log-odds, which points where the loss's does) the mean of theirs.
     Synonyms come from the table that this library ships; a substitution that would change more than a quarter of the
     words is passed over, where the paper stops after it. 'free', which is ours, exchanges any share of them, for words
-    as far as TextFooler's.
+    as far as TextFooler's, whatever part of speech they are.
     Relations: HotFlip searches with a beam; A2T orders words by the gradient but asks about each synonym.
     """
 
