@@ -44,7 +44,7 @@ from dualmask.attacks.constraints import (
 from dualmask.attacks.gradients import EmbeddingOracle, FlipOracle, GradientOracle, gains_of, word_table
 from dualmask.attacks.hotflip import NeighbourFlips, VocabularyFlips
 from dualmask.attacks.moves import Moves
-from dualmask.attacks.oracles import LanguageModelOracle, SentenceOracle
+from dualmask.attacks.oracles import Filled, LanguageModelOracle, SentenceOracle
 from dualmask.attacks.pieces import Pieces, likeliest, piece_marks
 from dualmask.attacks.problem import Answer, Problem, Question, Steps, Streams, Terms
 from dualmask.attacks.rankings import (
@@ -71,7 +71,6 @@ from dualmask.attacks.transformations import (
     swapped,
 )
 from dualmask.classifier import DefendedClassifier
-from dualmask.models.language_models import Filled
 from dualmask.models.sentences import angular, cosine
 from dualmask.text.examples import Dataset, Example, Text
 from dualmask.text.letters import HOMOGLYPHS, LETTERS, keyboard_neighbours

@@ -147,7 +147,7 @@ def test_recipes_have_the_published_numbers() -> None:
     assert (flip.beam, flip.max_words, flip.cosine) == (10, 2, 0.8)
     assert (fgpm.neighbours, fgpm.distance, fgpm.max_share, fgpm.stop_words) == (4, 0.5, 0.25, "fgpm")
     free = options("hotflip", "free"), options("fgpm", "free")
-    assert all((one.max_words, one.max_share) == (None, None) for one in free)
+    assert all((one.max_words, one.max_share, one.stop_words) == (None, None, "textfooler") for one in free)
     assert (free[0].cosine, 1 - free[1].distance / 2, free[1].neighbours) == (0.5, 0.5, 50)  # as TextFooler's
 
 

@@ -54,7 +54,7 @@ class FGPM(Attack):
     Options = FGPMOptions
     presets: ClassVar = {
         "paper": Preset({}),
-        "free": Preset({"neighbours": 50, "distance": 1.0, "max_share": None}),
+        "free": Preset({"neighbours": 50, "distance": 1.0, "max_share": None, "stop_words": "textfooler"}),
     }
     options: FGPMOptions
 

@@ -60,7 +60,7 @@ class HotFlip(Attack):
     presets: ClassVar = {
         "paper": Preset({"any_success": True}),
         "textattack-0.3.11": Preset({"pool": "vocabulary", "flips": 1}),
-        "free": Preset({"any_success": True, "cosine": 0.5, "max_words": None}),
+        "free": Preset({"any_success": True, "cosine": 0.5, "max_words": None, "stop_words": "textfooler"}),
     }
     options: HotFlipOptions
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from dualmask.attacks.moves import Proposals
+from dualmask.attacks.oracles import Filled
 from dualmask.attacks.pieces import Pieces, tokens_of
 from dualmask.attacks.problem import Problem, Question, Steps, Streams
 from dualmask.text.letters import HOMOGLYPHS, LETTERS, keyboard_neighbours
@@ -14,7 +15,6 @@ from dualmask.text.words import Words, in_case_of, word_count
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from dualmask.models.language_models import Filled
     from dualmask.text.synonyms import Synonyms
     from dualmask.text.tagging import Tagger
     from dualmask.text.wordnet import Part, WordNet
@@ -151,7 +151,7 @@ class LanguageModelWords:
                     found.append((place, in_case_of(new, current[place]) if self.keep_case else new))
         return found
 
-    def replacements(self, filled: "Filled", start: int, end: int, *, first: bool) -> list[str]:
+    def replacements(self, filled: Filled, start: int, end: int, *, first: bool) -> list[str]:
         rows = tokens_of(filled.starts, filled.ends, start, end)
         if not rows:  # cut off
             return []

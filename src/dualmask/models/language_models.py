@@ -9,19 +9,16 @@ a pair `NAME.up`, `NAME.down` is added to it as a product, W + up @ down (LoRA: 
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from dualmask.errors import EncoderError, ModelFileError, ResourceError
 from dualmask.models.encoders import LOADING_ERRORS, load_tokenizer, quiet_transformers
-from dualmask.text.encoding import readable
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -31,15 +28,6 @@ ADAPTER = Path(__file__).parents[1] / "assets" / "masked_lm.safetensors"
 ENCODER = "minilm"  # what the shipped adapter was trained on
 
 _UP, _DOWN, _SCALE = ".up", ".down", ".scale"
-
-
-class Filled(NamedTuple):
-    """A masked language model's view of a text: for each token the likeliest ids and how unlikely each is."""
-
-    starts: list[int]  # where each token's characters begin; special tokens have none, their ends are 0
-    ends: list[int]
-    ids: NDArray[np.int32]  # (tokens, most)
-    losses: NDArray[np.float32]  # (tokens, most): -log probability
 
 
 @dataclass(frozen=True)
@@ -52,28 +40,6 @@ class MaskedLanguageModel:
     @property
     def mask_id(self) -> int:
         return int(self.tokenizer.mask_token_id)
-
-    @property
-    def longest(self) -> int:
-        """Tokens that it reads of a text."""
-        positions = getattr(self.model.config, "max_position_embeddings", 512)
-        return min(int(positions), int(self.tokenizer.model_max_length), 512)
-
-    def fill(self, texts: Sequence[str], most: int) -> list[Filled]:
-        """For every token of the unmasked texts the `most` likeliest ones, in one pass."""
-        encoding = self.tokenizer([str(readable(text)) for text in texts], truncation=True, max_length=self.longest,
-                                  padding=True, return_offsets_mapping=True, return_tensors="pt")
-        offsets = encoding.pop("offset_mapping").tolist()
-        with torch.inference_mode():
-            logits = self.model(**encoding.to(self.model.device)).logits.float()  # (texts, tokens, vocabulary)
-            top = logits.topk(min(most, logits.shape[-1]), dim=-1)
-            losses = (logits.logsumexp(dim=-1, keepdim=True) - top.values).cpu().numpy()
-            ids = top.indices.to(torch.int32).cpu().numpy()
-        lengths = encoding["attention_mask"].sum(dim=1).tolist()
-        return [Filled([start for start, _ in offsets[row][:length]],
-                       [end for _, end in offsets[row][:length]], ids[row, :length].copy(),
-                       losses[row, :length].copy())
-                for row, length in enumerate(lengths)]
 
 
 def load_masked_language_model(name: str = SHIPPED) -> MaskedLanguageModel:
