@@ -526,7 +526,7 @@ def test_what_is_left_by_those_who_see_the_gradient_was_measured() -> None:
             f"and TextFooler itself {left['textfooler']};") in page
     assert f"they leave {left['fgpm']} and {left['hotflip']} (" in page
     assert (f"`{found['encoder']}`, {found['training_texts']:,} training texts and {found['texts']} validation texts "
-            f"of MR, {found['right']} right before)") in page
+            f"of MR, {found['right']} right before;") in page
 
 
 def test_how_many_words_the_vote_exchanges_was_measured() -> None:
