@@ -403,10 +403,20 @@ def test_names_of_marks_do_not_lie_on_each_other() -> None:
     clean, low, high = (share([(part, 100)]) for part in (80, 10, 40))
     assert clean and low and high
     apart = scatter_chart("x", [("one", 1, clean, low), ("other", 2, clean, high)])
-    assert re.findall(r'class="name">(\w+)<', apart) == ["one", "other"]
-    crowd = scatter_chart("x", [(f"defence {n}", n, clean, low) for n in range(9)])
-    places = re.findall(r'<text x="([\d.]+)" y="([\d.]+)" class="name"', crowd)
+    assert re.findall(r'class="name[^"]*">(\w+)<', apart) == ["other", "one"]
+    shares = [found for part in range(9) if (found := share([(10 + part, 100)]))]
+    crowd = scatter_chart("x", [(f"defence {n}", n, clean, found) for n, found in enumerate(shares)])
+    places = re.findall(r'<text x="([\d.]+)" y="([\d.]+)" class="name', crowd)
     assert 0 < len(places) == len(set(places)) < 9  # the others have their place in the legend
+
+
+def test_a_name_stands_by_the_mark_that_is_seen() -> None:
+    clean, low, high = (share([(part, 1000)]) for part in (800, 100, 101))
+    assert clean and low and high
+    hidden = scatter_chart("x", [("better", 1, clean, high), ("worse", 2, clean, low)])
+    assert re.findall(r'class="name t1 d0">(\w+)<', hidden) == ["better"]
+    assert hidden.index("worse: CLA") < hidden.index("better: CLA")  # drawn later, on top
+    assert re.findall(r"<text[^>]*>(worse)<", hidden) == []
 
 
 # Examples

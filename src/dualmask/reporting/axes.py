@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scales, grids and marks of plots as SVG, in colours that the style sheet knows."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -84,6 +85,12 @@ def text(x: float, y: float, content: str, *, anchor: str = "start", classes: st
     return f'<text x="{place(x)}" y="{place(y)}"{kind}{where}>{shown(content)}</text>'
 
 
+def label(x: float, y: float, content: str, *, tint: int, anchor: str = "start") -> str:
+    """A name in its mark's colour. Lines behind it are kept off by a copy: not every program knows paint-order."""
+    halo, name = (text(x, y, content, anchor=anchor, classes=kind) for kind in ("halo", f"name {tinted(tint)}"))
+    return halo + name
+
+
 def mark(tint: int, x: float, y: float, *, size: float = 4.0, title: str = "", hollow: bool = False) -> str:
     """A small shape, another one for each neighbouring tint: nobody has to tell colours apart."""
     s = size
@@ -113,8 +120,20 @@ def swatch_at(x: float, y: float, tint: int) -> str:
             f"{mark(tint, x + 12, y)}")
 
 
+def drawing(body: str, *, width: float, height: float, description: str) -> str:
+    """A picture that needs nothing else.
+
+    Many programs that draw SVG know neither variables nor a dark theme: the colours of the light one are written out.
+    """
+    light = dict(re.findall(r"(--[\w-]+): ([^;]+);", stylesheet("theme").partition("@media")[0]))
+    style = re.sub(r"var\((--[\w-]+)\)", lambda found: light[found[1]], stylesheet("plots"))
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {place(width)} {place(height)}" role="img" '
+            f'aria-label="{shown(description)}" font-family="system-ui, sans-serif"><style>{style}</style>'
+            f'<rect width="100%" height="100%" fill="{light["--page"]}"/>{body}</svg>\n')
+
+
 def stylesheet(*names: str) -> str:
-    """Style sheets of the package, one after the other: what plots need, and what pages need beside it."""
+    """Style sheets of the package, one after the other: colours, what plots need, and what pages need beside them."""
     return "".join((files("dualmask") / "assets" / f"{name}.css").read_text(encoding="utf-8") for name in names)
 
 

@@ -119,7 +119,7 @@ def page(certified: Certified, title: str) -> str:
             f'<section id="curve"><h2>Certified accuracy</h2>\n<p class="notes">{shown(CAUTION)}</p>'
             f"{legend((one.name, one.tint) for one in lines)}"
             f'<div class="panels">{chart}</div>{table(rows(found))}</section>\n')
-    style = stylesheet("plots", "report")
+    style = stylesheet("theme", "plots", "report")
     links = '<li><a href="#facts">What was certified</a></li><li><a href="#curve">Certified accuracy</a></li>'
     return PAGE.substitute(policy=POLICY, title=shown(title), style=style, headline="", links=links, body=body,
                            foot=f"{found.texts:,} records; written by dualmask {__version__}.")

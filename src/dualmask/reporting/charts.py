@@ -3,15 +3,31 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from math import hypot
 
 from dualmask.reporting import axes
-from dualmask.reporting.axes import Scale, cut, figure, grid, mark, path, percent, place, shown, swatch, text, tinted
+from dualmask.reporting.axes import (
+    Scale,
+    cut,
+    figure,
+    grid,
+    label,
+    mark,
+    path,
+    percent,
+    place,
+    shown,
+    swatch,
+    text,
+    tinted,
+)
 from dualmask.reporting.curves import ClassRow, Histogram, Point, Series
 from dualmask.reporting.entries import Share
 
 RIBBONS = 3  # curves that get their intervals drawn; more would hide each other
 ROW = 21.0  # height of a row in plots of rows
 NAMES = 122.0  # width of their names
+COVERED = 4.0  # marks that are nearer to each other look like one
 Box = tuple[float, float, float, float]  # left, right, top, bottom
 ACROSS = Scale(0.0, 1.0, NAMES, axes.WIDTH - axes.RIGHT - 6)
 
@@ -107,14 +123,14 @@ def scatter_chart(title: str, defences: Sequence[tuple[str, int, Share, Share]])
         top = min(x.high, y.high)
         body.append(f'<path class="limit" d="M{place(x(low))} {place(y(low))}L{place(x(top))} {place(y(top))}">'
                     "<title>no accuracy lost</title></path>")
-    for name, tint, clean, robust in defences:
+    for name, tint, clean, robust in sorted(defences, key=lambda one: one[3].mean):  # the best lies on top
         across, up = place(x(clean.mean)), place(y(robust.mean))
         body.append(f'<path class="whisker {tinted(tint)}" d="M{place(x(clean.interval.low))} {up}'
                     f'H{place(x(clean.interval.high))}M{across} {place(y(robust.interval.low))}'
                     f'V{place(y(robust.interval.high))}"/>'
                     + mark(tint, x(clean.mean), y(robust.mean), size=5,
                            title=f"{name}: CLA {told(clean)}, CAA {told(robust)}"))
-    body.append(names_beside([(x(clean.mean), y(robust.mean), name) for name, _, clean, robust in defences]))
+    body.append(names_beside([(x(clean.mean), y(robust.mean), name, tint) for name, tint, clean, robust in defences]))
     words = "; ".join(f"{name} {percent(clean.mean)} clean, {percent(robust.mean)} under attack"
                       for name, _, clean, robust in defences)
     return figure("".join(body), title=title, description=words)
@@ -127,28 +143,32 @@ def cost_chart(title: str, defences: Sequence[tuple[str, int, float, Share]], *,
     y = upright(min(1.0, 0.08 + max(share.interval.high for _, _, _, share in defences)))
     body = [grid(x, y, x_title=x_title, x_text=lambda value: f"{value:g}", y_text=percent,
                  y_title="accuracy under attack (CAA)")]
-    for name, tint, value, share in defences:
+    for name, tint, value, share in sorted(defences, key=lambda one: one[3].mean):  # the best lies on top
         body.append(whisker(Point(value, share), x, y, tint=tint) + mark(
             tint, x(value), y(share.mean), size=5, title=f"{name} at {value:g}: CAA {told(share)}"))
-    body.append(names_beside([(x(value), y(share.mean), name) for name, _, value, share in defences]))
+    body.append(names_beside([(x(value), y(share.mean), name, tint) for name, tint, value, share in defences]))
     words = "; ".join(f"{name} {percent(share.mean)} at {value:g}" for name, _, value, share in defences)
     return figure("".join(body), title=title, description=words)
 
 
-def names_beside(marks: Sequence[tuple[float, float, str]]) -> str:
-    """Names next to their marks; one that finds no free place is left to the legend."""
+def names_beside(marks: Sequence[tuple[float, float, str, int]]) -> str:
+    """Names next to their marks, the highest first, which lie on top. One whose mark is covered, or that finds no free
+    place, is left to the legend."""
     parts = []
-    taken = [(x - 7, x + 7, y - 7, y + 7) for x, y, _ in marks]
-    for x, y, name in marks:
-        label = cut(name, 22)
-        width = 6.8 * len(label)
-        for left, base in ((x + 9, y + 4), (x - 9 - width, y + 4), (x + 9, y - 5), (x - width / 2, y - 10),
-                           (x - width / 2, y + 19)):
+    taken = [(x - 7, x + 7, y - 7, y + 7) for x, y, _, _ in marks]
+    highest = sorted(marks, key=lambda one: one[1])
+    for number, (x, y, name, tint) in enumerate(highest):
+        if any(hypot(x - other[0], y - other[1]) < COVERED for other in highest[:number]):
+            continue
+        short = cut(name, 22)
+        width = 6.8 * len(short)
+        for left, base in ((x + 9, y + 4), (x - 9 - width, y + 4), (x + 9, y - 5), (x + 9, y + 14),
+                           (x - width / 2, y - 10), (x - width / 2, y + 19)):
             box = (left, left + width, base - 10, base + 3)
             inside = left > axes.LEFT and left + width < axes.WIDTH and 10 < base < axes.HEIGHT - axes.BOTTOM - 4
             if inside and not any(overlap(box, other) for other in taken):
                 taken.append(box)
-                parts.append(text(left, base, label, classes="name"))
+                parts.append(label(left, base, short, tint=tint))
                 break
     return "".join(parts)
 

@@ -72,7 +72,7 @@ def html(report: Report) -> str:
     links = "".join(f'<li><a href="#{name}">{title}</a></li>' for name, title, _ in sections)
     body = "".join(f'<section id="{name}"><h2>{title}</h2>\n{content}</section>\n' for name, title, content in sections)
     cells = sum(len(one.runs) for one in report.entries)
-    style = stylesheet("plots", "report")
+    style = stylesheet("theme", "plots", "report")
     return PAGE.substitute(
         policy=POLICY, title=shown(report.title), style=style, headline=headline(report, tints), links=links, body=body,
         foot=f"{counted(report.records, 'record')}, {counted(cells, 'cell')}; written by dualmask {__version__}.")

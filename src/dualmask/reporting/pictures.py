@@ -4,7 +4,7 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from dualmask.reporting.axes import HEIGHT, WIDTH, cut, place, shown, stylesheet, swatch_at, text
+from dualmask.reporting.axes import HEIGHT, WIDTH, cut, drawing, place, swatch_at, text
 from dualmask.reporting.page_plots import cost_panels, pooled, scatter, sweep_panels
 from dualmask.reporting.report import Report, Table
 
@@ -50,7 +50,4 @@ def sheet(panels: Sequence[str], legend: Sequence[tuple[str, int]], *, descripti
             x, y = GAP, y + ROW
         parts.append(swatch_at(x, y, tint) + text(x + 34, y + 4, name))
         x += long
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {place(width)} {place(y + ROW)}" role="img" '
-            f'aria-label="{shown(description)}" font-family="system-ui, sans-serif">'
-            f'<style>{stylesheet("plots")}</style>'
-            f'<rect width="100%" height="100%" style="fill:var(--page)"/>{"".join(parts)}</svg>\n')
+    return drawing("".join(parts), width=width, height=y + ROW, description=description)

@@ -15,13 +15,13 @@ from dualmask.reporting.axes import (
     TOP,
     WIDTH,
     Scale,
+    drawing,
     grid,
+    label,
     mark,
     path,
     percent,
     place,
-    shown,
-    stylesheet,
     swatch_at,
     text,
     tinted,
@@ -61,11 +61,7 @@ def sheet(panels: Sequence[Panel], legend: Sequence[tuple[str, int]], *, dashed:
     parts.append(f'<path class="limit" d="M{place(across)} {place(HEAD + HEIGHT + 14)}h24"/>'
                  + text(across + 34, HEAD + HEIGHT + 18, dashed))
     across += 60 + 6.6 * len(dashed)
-    height = HEAD + HEIGHT + FOOT
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {place(max(width, across))} {place(height)}" '
-            f'role="img" aria-label="{shown(description)}" font-family="system-ui, sans-serif">'
-            f'<style>{stylesheet("plots")}</style><rect width="100%" height="100%" style="fill:var(--page)"/>'
-            f'{"".join(parts)}</svg>\n')
+    return drawing("".join(parts), width=max(width, across), height=HEAD + HEIGHT + FOOT, description=description)
 
 
 def geometry_plot(found: Quantities) -> str:
@@ -99,15 +95,15 @@ def geometry_panel(p: Products) -> str:
         body.append(f'<path class="dots {tinted(tint)}" d="{dots}"/>')
     body.append(f'<path class="line {tinted(VICTIM)}" d="{path([(x(0), y(0)), (x(1), y(0))])}"/>'
                 + mark(VICTIM, x(1), y(0), size=5, title="a") + mark(0, x(0), y(0), size=5, title="s"))
-    body += [text(x(0) - 10, y(0) - 8, "s", classes="name"), text(x(1) + 6, y(0) - 8, "a", classes="name")]
+    body += [label(x(0) - 10, y(0) - 8, "s", tint=0), label(x(1) + 6, y(0) - 8, "a", tint=VICTIM)]
     for name, (tint, points) in zip("mr", sides.items(), strict=True):
         if len(points):
             one, two = np.median(points, axis=0)
             body.append(like_the_mask(one, two, x, y) if name == "m" else "")
             left = name == "m"  # names on either side: the medians are often near each other
             body.append(mark(tint, x(one), y(two), size=6, title=f"median of {name}: {one:.2f} along, {two:.2f} off")
-                        + text(x(one) + (-10 if left else 10), y(two) + 4, name, classes="name",
-                               anchor="end" if left else "start"))
+                        + label(x(one) + (-10 if left else 10), y(two) + 4, name, tint=tint,
+                                anchor="end" if left else "start"))
     return "".join(body)
 
 
