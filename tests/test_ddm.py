@@ -15,6 +15,7 @@ from dualmask.classifier import DefendedClassifier
 from dualmask.defences import DEFENCES, build_defence, preset_training
 from dualmask.defences.ddm import DDM, DDMOptions
 from dualmask.errors import OptionError
+from dualmask.masking.scorers import RandomScore, ScorerName, build_scorer
 from dualmask.models.encoders import load_encoder, logits, prepare
 from dualmask.text.encoding import Batch, Encode
 from dualmask.text.examples import Dataset, Example, Text
@@ -353,6 +354,17 @@ def test_options_of_single_scorers_have_their_effect(
         before, again, after = (scores_of(options, tiny, data) for options in (base, base, {**base, **change}))
         assert torch.equal(before, again)
         assert not torch.allclose(before, after, atol=1e-4), change
+
+
+def test_only_the_control_draws_and_says_so() -> None:
+    assert {name: build_scorer(name, language_model="somewhere").noise for name in get_args(ScorerName)} == {
+        **dict.fromkeys(get_args(ScorerName), "none"), "random": "text"}
+    assert build_defence("ddm").noise == "none"
+    control = build_defence("ddm", options={"scorer": "random"})
+    assert control.noise == "text"
+    control.redraw(7, same=True)
+    assert isinstance(control, DDM) and isinstance(control.scorer, RandomScore)
+    assert (control.scorer.number, control.scorer.same) == (7, True)
 
 
 def test_every_scorer_can_be_chosen_and_no_two_agree(

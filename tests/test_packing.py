@@ -170,6 +170,39 @@ def test_damage_is_told(tmp_path: Path, kind: str) -> None:
         read_cells(file)
 
 
+def test_what_grids_ask_for_and_is_not_there_is_told(tmp_path: Path) -> None:
+    """Whole cells, and texts of others; not of data that have no more."""
+    few, all_of_data, whole = (cell("+-+-", defence=name, header={"samples": samples, "texts": 4})
+                               for name, samples in (("few", 4), ("exhausted", 9), ("whole", 4)))
+    absent = replace(few.cell, attack="pwws")
+    wanted = {few.cell: 12, all_of_data.cell: 12, whole.cell: 4, absent: 12}
+    file, again = tmp_path / "a.jsonl.gz", tmp_path / "b.jsonl.gz"
+    pack([write(tmp_path / "run", few, all_of_data, whole)], file, asked=wanted)
+    pack([file], again)  # not forgotten
+    for path in (file, again):
+        found = read_cells(path)
+        assert found.missing == {absent.file_name: ""} and found.short == {few.cell.file_name: 12}
+        page = markdown(build_report(found))
+        assert "* mr, bert, few, adaptive, seed 0: textfooler; 4 of 12 texts are there.\n" in page
+        assert "seed 0: pwws; not begun" in page and "exhausted, adaptive, seed" not in page
+    longer = cell("+-" * 6, defence="few", header={"samples": 12, "texts": 12})
+    pack([file, write(tmp_path / "more", longer)], again)
+    assert read_cells(again).short == {}
+
+
+def test_pack_asks_grids_on_the_command_line(tmp_path: Path) -> None:
+    grid = tmp_path / "some.toml"
+    grid.write_text('name = "some"\ndata = [{name = "mr", source = "x.csv"}]\ndefences = ["plain"]\n'
+                    'encoders = [{name = "bert", source = "minilm"}]\nattacks = ["textfooler", "pwws"]\nsamples = 30\n')
+    (tmp_path / "x.csv").write_text("text,label\na,b\n")
+    run, out = write(tmp_path / "run", cell("+-", header={"samples": 2})), tmp_path / "a.jsonl.gz"
+    result = CliRunner().invoke(app, ["pack", str(run), "--out", str(out), "--grid", str(grid)])
+    assert result.exit_code == 0, result.output
+    found = read_cells(out)
+    assert list(found.missing) == ["mr.bert.plain.pwws.adaptive.0.jsonl"]
+    assert found.short == {"mr.bert.plain.textfooler.adaptive.0.jsonl": 30}
+
+
 def test_pack_on_the_command_line(tmp_path: Path) -> None:
     run, file = run_folder(tmp_path / "run", cells()), tmp_path / "out" / "mine.jsonl.gz"
     found = CliRunner().invoke(app, ["pack", str(run), "--out", str(file)])

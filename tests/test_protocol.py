@@ -365,20 +365,23 @@ def test_averaging_guides_the_search_and_decides_nothing(
             found != one.label for found, one in zip(own, cell.results, strict=True)]
 
 
-def test_one_draw_does_not_decide_about_transferred_texts(
-    victims: dict[str, DefendedClassifier], data: Dataset, tmp_path: Path,
+@pytest.mark.parametrize("noise", ["text", "fresh"])
+def test_one_fresh_draw_does_not_decide_about_transferred_texts(
+    noise: Noise, victims: dict[str, DefendedClassifier], data: Dataset, tmp_path: Path,
 ) -> None:
+    """An answer that will be given again does, as where the classifier is asked: the figures stand side by side."""
     source = measured(CELL, victims["plain"], data, tmp_path)
-    classifier = blurred(victims["plain"], "text")
+    classifier = blurred(victims["plain"], noise)
     found = measured(replace(CELL, defence="blurred", mode="transfer"), classifier, data, tmp_path, source=source,
                      protocol=replace(FEW, draws=11))
     shown = [one for one in found.results if one.outcome != "skipped" and one.adversarial is not None]
     for one in shown:
         rows = drawn(classifier, [one.adversarial or ""], range(1 << 20, (1 << 20) + 11))
         wrong = sum(int(row[0].argmax()) != one.label for row in rows)
-        assert (one.draws, one.wrong_draws) == (11, wrong)
-        assert one.outcome == ("succeeded" if wrong > 5 else "failed")
-    assert any((one.outcome == "succeeded") != (one.predicted != one.label) for one in shown)  # a draw that misled
+        assert one.draws == 11 and (noise == "fresh" or one.wrong_draws == wrong)
+        fooled = one.predicted != one.label if noise == "text" else one.wrong_draws > 5
+        assert one.outcome == ("succeeded" if fooled else "failed")
+    assert any((one.wrong_draws > 5) != (one.predicted != one.label) for one in shown)  # a draw that misled
 
 
 def test_noise_makes_no_attack_of_a_text_that_was_not_changed(

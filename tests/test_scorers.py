@@ -490,6 +490,18 @@ def test_random_scores_are_the_same_in_any_batch(encode: Encode) -> None:
     assert torch.equal(turned.flip(0), together)
 
 
+def test_random_scores_can_be_drawn_anew_and_held_still(encode: Encode) -> None:
+    scorer, batch = RandomScore(seed=3), encode(["x x x x x x", "x x x x x y"])
+    first = scorer(batch)
+    scorer.redraw(1 << 20)
+    assert not torch.equal(scorer(batch)[:, 1:7], first[:, 1:7])
+    scorer.redraw(1, same=True)
+    still = scorer(batch)
+    assert torch.equal(still[0], still[1]), "equal places of different texts have equal draws"
+    scorer.redraw(0)
+    assert torch.equal(scorer(batch), first)
+
+
 def test_random_scores_differ_by_seed_text_and_place(encode: Encode) -> None:
     first = encode(["x x x x x x"])
     values = body_scores(RandomScore(seed=0)(first), first)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from dualmask.evaluation.filling import Outcome
+    from dualmask.evaluation.records import Cell
 
 Results = Annotated[Path, typer.Argument(
     metavar="RESULTS", help="Folder that 'dualmask bench' has written, or what 'dualmask pack' made of it.")]
@@ -134,16 +135,29 @@ def pack(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders that 'dualmask bench' has written.")],
     *,
     out: Annotated[Path, typer.Option(help="File to write, NAME.jsonl.gz; one that is there is replaced.")],
+    grids: Annotated[list[str] | None, typer.Option(
+        "--grid", metavar="GRID", help="A grid whose cells there should be: what is missing of it, and what has fewer "
+                                       "texts, is noted. Can be given several times.")] = None,
     words: Annotated[bool, typer.Option(
         "--words", help="Keep changed words too; of many attacks together they give much of the texts away.")] = False,
 ) -> None:
     """Put records into one small file without their texts; reports and tests come out of it the same."""
     from dualmask.evaluation.packing import pack as packed
 
-    found = packed(runs, out, words=words)
+    found = packed(runs, out, words=words, asked=asked_for(grids or []))
     typer.echo(f"{out}: {found.cells:,} cells, {found.records:,} records, {found.size / 1e6:.2f} MB")
     for problem in found.problems:
         typer.echo(f"left out: {problem.translate(SHOWN)}", err=True)
+
+
+def asked_for(grids: list[str]) -> dict["Cell", int]:
+    """The cells of grids, and how many texts they are to have."""
+    if not grids:
+        return {}
+    from dualmask.evaluation.bench import plan_of
+    from dualmask.evaluation.grid import read_grid
+
+    return {task.cell: task.texts for task in plan_of([read_grid(Path(path)) for path in grids]).tasks}
 
 
 def compare(

@@ -3,9 +3,16 @@
 
 import hashlib
 from math import pi, prod
+from typing import Literal
 
 import torch
 from torch import Tensor
+
+Noise = Literal[  # of what answers
+    "none",  # equal texts get equal answers, always
+    "text",  # drawn from the text and a number: the same until `redraw`
+    "fresh",  # drawn anew for each answer
+]
 
 
 def derived_seed(seed: int, *parts: int | str) -> int:

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from dualmask.cards import Method
 from dualmask.errors import OptionError
+from dualmask.seeds import Noise as Noise
 from dualmask.text.encoding import Batch, Encode
 from dualmask.text.examples import Example, Text
 from dualmask.text.readings import Reading
@@ -19,11 +20,6 @@ if TYPE_CHECKING:
 
     from dualmask.models.victim import Classifier
 
-Noise = Literal[
-    "none",  # equal texts get equal answers, always
-    "text",  # drawn from the text and a number: the same until `redraw`
-    "fresh",  # drawn anew for each answer
-]
 Family = Literal["none", "masking", "smoothing", "detection", "adversarial training", "regularisation", "purification"]
 Ask = Callable[[Sequence[Text]], Tensor]  # logits of all views of texts, (views, texts, classes)
 Backward = Callable[[Tensor], None]  # adds a loss's gradient to the parameters

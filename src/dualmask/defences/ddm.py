@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dualmask.cards import Paper, Preset
-from dualmask.defences.base import Defence, Family
+from dualmask.defences.base import Defence, Family, Noise
 from dualmask.masking.budget import Counted, Rounding, counted_length, mask_budget
 from dualmask.masking.candidates import Skip, spared_words
 from dualmask.masking.insertion import Length, Ordinary, Place, encoded_with_masks
@@ -66,9 +66,9 @@ class DDM(Defence):
     Paper: Yang, Yang, Guo, Barthelemy, Defensive Dual Masking, Computational Linguistics 52(1), 2026.
     Idea: a classifier used to meaningless [MASK] tokens loses little when rare, probably adversarial ones become such.
     Acts at: training_view (M masks after [CLS]), inference_view (the M rarest tokens), the masks' position embeddings.
-    Deviations: 10 % of the tokens are masked at inference, not 30 %, which costs far less clean accuracy; tokens keep
-    their positions when masks are inserted; AdamW at 5e-5 with 10 % warm-up, not a warm-up of 10,000 steps; at least
-    one token stays. Preset 'paper' takes the text literally, 'release' the authors' code with its faults.
+    Deviations: 10 % of the tokens are masked at inference, not 30 %, which costs less clean accuracy; tokens keep their
+    positions when masks are inserted; AdamW at 5e-5, warm-up for 10 %, not 10,000 steps; at least one token stays.
+    Preset 'paper' takes the text literally, 'release' the authors' code with its faults.
     Relations: MI4D inserts at inference too; RanMASK replaces at random and votes; FGWS gave the frequency score.
     """
 
@@ -81,16 +81,14 @@ class DDM(Defence):
     Options = DDMOptions
     presets: ClassVar = {
         "recommended": Preset({}, {}),
-        "paper": Preset(
-            {"test_rate": 0.3, "ordinary": "shifted", "keep_one": False},
-            {"optimiser": "adam", "weight_decay": 0.0, "learning_rate": 2e-5, "warmup": 10_000, "schedule": "cosine",
-             "final_rate": 1e-6, "clip": "value", "clip_at": 1.0, "epochs": 10, "patience": 1}),
-        "release": Preset(
-            {"train_rate": 0.15, "test_rate": 0.2, "rounding": "floor", "train_count": "body+sep",
-             "ordinary": "shifted", "mask_position": "release", "length": "drop-tail", "corpus": "truncated",
-             "keep_one": False, "second_pass": True},
-            {"learning_rate": 5e-5, "schedule": "constant", "warmup": 0.0, "clip": "none", "epochs": 5, "patience": 0,
-             "validate": "plain"}),
+        "paper": Preset({"test_rate": 0.3, "ordinary": "shifted", "keep_one": False}, {
+            "optimiser": "adam", "weight_decay": 0.0, "learning_rate": 2e-5, "warmup": 10_000, "schedule": "cosine",
+            "final_rate": 1e-6, "clip": "value", "clip_at": 1.0, "epochs": 10, "patience": 1}),
+        "release": Preset({
+            "train_rate": 0.15, "test_rate": 0.2, "rounding": "floor", "train_count": "body+sep", "ordinary": "shifted",
+            "mask_position": "release", "length": "drop-tail", "corpus": "truncated", "keep_one": False,
+            "second_pass": True}, {"learning_rate": 5e-5, "schedule": "constant", "warmup": 0.0, "clip": "none",
+                                   "epochs": 5, "patience": 0, "validate": "plain"}),
     }
     options: DDMOptions
     spared: Tensor  # keys of words that are never masked
@@ -98,11 +96,17 @@ class DDM(Defence):
     def __init__(self, options: object | None = None) -> None:
         super().__init__(options)
         o = self.options
-        self.scorer = build_scorer(
-            o.scorer, unseen=o.unseen, truncated=o.corpus == "truncated", reverse=o.order == "literal",
-            language_model=o.language_model, stride=o.stride, seed=o.score_seed)
+        self.scorer = build_scorer(o.scorer, unseen=o.unseen, truncated=o.corpus == "truncated", seed=o.score_seed,
+                                   reverse=o.order == "literal", language_model=o.language_model, stride=o.stride)
         self.register_buffer("spared", torch.zeros(0, dtype=torch.long))
         self.by_word = o.unit == "word" or self.scorer.by_word or o.skip != "nothing" or bool(o.protect)
+
+    @property
+    def noise(self) -> Noise:
+        return self.scorer.noise
+
+    def redraw(self, number: int, *, same: bool = False) -> None:
+        self.scorer.redraw(number, same=same)
 
     def adapt(self, model: "PreTrainedModel") -> None:
         self.scorer.adapt(model)
@@ -118,10 +122,9 @@ class DDM(Defence):
     ) -> Batch:
         """x' = [CLS] [MASK]_1 ... [MASK]_M x_1 ... x_n [SEP]; the unmodified text is never seen."""
         o = self.options
-        batch = encoded_with_masks(
-            texts, encode, o.train_rate, rounding=o.rounding, counted=o.train_count, length=o.length,
-            clean_share=o.clean_share, place=o.place, ordinary=o.ordinary, segments=o.segments, attended=o.attention,
-            generator=generator)
+        batch = encoded_with_masks(texts, encode, o.train_rate, rounding=o.rounding, counted=o.train_count,
+                                   length=o.length, clean_share=o.clean_share, place=o.place, ordinary=o.ordinary,
+                                   segments=o.segments, attended=o.attention, generator=generator)
         return replace(batch, mask_position=o.mask_position).with_labels(labels)
 
     def inference_view(

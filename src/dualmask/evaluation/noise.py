@@ -87,8 +87,8 @@ def verified(
 ) -> AttackResult:
     """The attack's last word asked about again with noise that it has not seen.
 
-    It counts if most answers are wrong; where noise is drawn from the text it counts in any case, since a classifier
-    that always gives that text that answer was fooled, and the new answers tell of others.
+    It counts if most answers are wrong. Where noise is drawn from the text the classifier's own answer counts, since
+    it always gives that text that answer, and the new ones tell of others.
     otherwise: what it is if it does not count, and the other outcome that one draw must not have decided.
     """
     settled = classifier.defence.noise == "none" or draws == 0 or result.outcome not in ("succeeded", otherwise)
@@ -96,6 +96,6 @@ def verified(
         return result
     rows = drawn(classifier, [result.adversarial], range(VERIFYING, VERIFYING + draws), early=True)
     wrong = sum(int(row[0].argmax()) != result.label for row in rows)
-    fixed = classifier.defence.noise == "text" and (result.outcome, otherwise) == ("succeeded", "unconfirmed")
-    return replace(result, outcome="succeeded" if fixed or 2 * wrong > draws else otherwise, draws=draws,
-                   wrong_draws=wrong)
+    redrawn: Outcome = "succeeded" if 2 * wrong > draws else otherwise
+    outcome = result.outcome if classifier.defence.noise == "text" else redrawn
+    return replace(result, outcome=outcome, draws=draws, wrong_draws=wrong)

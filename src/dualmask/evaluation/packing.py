@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records without their texts: one small file of many cells, from which every figure of a report follows as before.
 
-The first line says what the file is and which cells its runs lack; then a line for each cell's header; then a line for
-each cell's records, field by field. A field that another cell has just so is given as that cell's number.
+The first line says what the file is, which cells its runs lack and which have fewer texts than was asked for; then a
+line for each cell's header; then a line for each cell's records, field by field. A field that another cell has just so
+is given as that cell's number.
 """
 
 import gzip
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from math import inf
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -43,10 +45,13 @@ class Packed(NamedTuple):
     problems: list[str]  # what could not be read
 
 
-def pack(runs: Sequence[Path], out: Path, *, words: bool = False) -> Packed:
+def pack(
+    runs: Sequence[Path], out: Path, *, words: bool = False, asked: Mapping[Cell, int] | None = None,
+) -> Packed:
     """Put the records of runs into one file. Of a cell that several have, the one with most texts counts.
 
     words: keep the changed words as well as their places. Put together, they give much of the texts away.
+    asked: cells that there should be, and with how many texts, beside those that the runs themselves were asked for.
     """
     if out.name.partition(".")[2] != "jsonl.gz":
         raise OptionError(f"{out} has another ending; packed records are called NAME.jsonl.gz.")
@@ -57,8 +62,12 @@ def pack(runs: Sequence[Path], out: Path, *, words: bool = False) -> Packed:
             most[records.cell] = records
     cells = [most[cell] for cell in sorted(most)]
     here = {records.cell.file_name for records in cells}
-    missing = {name: reason for one in loaded for name, reason in one.missing.items() if name not in here}
-    lines = packed_lines(cells, dict(sorted(missing.items())), words=words)
+    wanted = {cell.file_name: texts for cell, texts in (asked or {}).items()}
+    reasons = {**dict.fromkeys(wanted, ""), **{name: why for one in loaded for name, why in one.missing.items()}}
+    short = {**{name: texts for one in loaded for name, texts in one.short.items()}, **wanted}
+    lines = packed_lines(cells, words=words, missing={name: reasons[name] for name in sorted(reasons.keys() - here)},
+                         short={name: short[name] for one in cells
+                                if short.get(name := one.cell.file_name, 0) > most_texts(one)})
     content = gzip.compress("".join(f"{line}\n" for line in lines).encode("utf-8"), mtime=0)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_bytes(content)
@@ -66,8 +75,16 @@ def pack(runs: Sequence[Path], out: Path, *, words: bool = False) -> Packed:
                   [problem for one in loaded for problem in one.problems])
 
 
-def packed_lines(cells: Sequence[CellRecords], missing: Mapping[str, str], *, words: bool) -> Iterator[str]:
-    yield json.dumps({"format": FORMAT, "kind": PACKED, "cells": len(cells), "missing": missing})
+def most_texts(records: CellRecords) -> float:
+    """How many the cell has had a chance to have; where the data have no more, as many as anyone may ask for."""
+    samples = records.header.get("samples")
+    return samples if isinstance(samples, int) and records.wanted >= samples else inf
+
+
+def packed_lines(
+    cells: Sequence[CellRecords], *, words: bool, missing: Mapping[str, str], short: Mapping[str, int],
+) -> Iterator[str]:
+    yield json.dumps({"format": FORMAT, "kind": PACKED, "cells": len(cells), "missing": missing, "short": short})
     yield from (json.dumps(records.header) for records in cells)
     first: dict[tuple[str, str], int] = {}
     for number, records in enumerate(cells):
@@ -115,6 +132,7 @@ def read_packed(path: Path) -> Loaded:
     try:
         told = json.loads(next(lines))
         count, missing = int(told["cells"]), {str(name): str(reason) for name, reason in told["missing"].items()}
+        short = {str(name): int(texts) for name, texts in told.get("short", {}).items()}
         headers = [checked_header(json.loads(line)) for line in islice(lines, count)]
         tables = [json.loads(line) for line in islice(lines, count)]
         if len(tables) < count:
@@ -124,7 +142,7 @@ def read_packed(path: Path) -> Loaded:
     except (StopIteration, ValueError, KeyError, TypeError, AttributeError, IndexError, DataError) as error:
         raise DataError(f"{path} can't be read as packed records ({error}); restore it, or pack the runs "
                         "again.") from None
-    return Loaded(cells, [], missing)
+    return Loaded(cells, [], missing, short)
 
 
 def full(table: Mapping[str, object], tables: Sequence[Mapping[str, object]]) -> dict[str, Column]:

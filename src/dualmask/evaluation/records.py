@@ -113,6 +113,7 @@ class Loaded(NamedTuple):
     cells: list[CellRecords]
     problems: list[str]
     missing: Mapping[str, str] = {}  # files of cells that grids ask for and that are not there; why, if it is known
+    short: Mapping[str, int] = {}  # files of cells that are there with fewer texts than grids ask for; for how many
 
 
 def read_cell(path: Path) -> CellRecords:
@@ -154,7 +155,7 @@ def check_classes(path: Path, classes: int, results: Sequence[AttackResult]) -> 
 
 def read_cells(folder: Path) -> Loaded:
     """A file of records, or all of a run, of several runs, or of a folder. A damaged one is named, the others count."""
-    cells, problems, missing = list[CellRecords](), list[str](), dict[str, str]()
+    cells, problems, missing, short = list[CellRecords](), list[str](), dict[str, str](), dict[str, int]()
     for path in record_files(folder):
         try:
             read = read_file(path)
@@ -164,6 +165,7 @@ def read_cells(folder: Path) -> Loaded:
         cells += read.cells
         problems += read.problems
         missing |= read.missing
+        short |= read.short
     for path in sorted(folder.rglob(CELLS)):
         missing |= lacking(path)
     for path in sorted(folder.rglob(FAILURES)):
@@ -171,7 +173,7 @@ def read_cells(folder: Path) -> Loaded:
     if not cells:
         others = f" What is there: {' '.join(problems[:3])}" if problems else ""
         raise DataError(f"no records that can be read below {folder}; make some with 'dualmask bench GRID'.{others}")
-    return Loaded(sorted(cells, key=lambda one: one.cell), problems, missing)
+    return Loaded(sorted(cells, key=lambda one: one.cell), problems, missing, short)
 
 
 def read_file(path: Path) -> Loaded:

@@ -17,7 +17,7 @@ from dualmask.masking.words import (
     looked_up,
     word_keys,
 )
-from dualmask.seeds import scrambled
+from dualmask.seeds import Noise, scrambled
 from dualmask.text.encoding import Batch, Encode
 from dualmask.text.examples import Text
 
@@ -32,9 +32,13 @@ class Scorer(nn.Module):
     """Base of all scorers; what they learn from the training texts is kept in buffers."""
 
     by_word: ClassVar[bool] = False  # needs word numbers in the batch
+    noise: ClassVar[Noise] = "none"
 
     def fit(self, texts: Sequence[Text], encode: Encode) -> None:
         """Learn from the training texts."""
+
+    def redraw(self, number: int, *, same: bool = False) -> None:
+        """For noise: take the draws of this number from now on, 0 those of the start; same: for all texts."""
 
     def adapt(self, model: "PreTrainedModel") -> None:
         """Meet the classifier whose input is scored."""
@@ -189,14 +193,20 @@ class GradientNorm(Scorer):
 class RandomScore(Scorer):
     """Noise derived from (seed, text, place): the control for every other scorer, the same in any batch."""
 
+    noise = "text"
+
     def __init__(self, *, seed: int = 0) -> None:
         super().__init__()
-        self.seed = seed
+        self.seed, self.number, self.same = seed, 0, False
+
+    def redraw(self, number: int, *, same: bool = False) -> None:
+        self.number, self.same = number, same
 
     def forward(self, batch: Batch) -> Tensor:
         places = scrambled(batch.positions + 1)
         text = (scrambled(batch.input_ids) * places).masked_fill(~batch.body, 0).sum(dim=1, keepdim=True)
-        return (scrambled(scrambled(text + self.seed) ^ places) & 0xFFFFFF).float() / 2.0**24
+        start = (text * 0 if self.same else text) + self.seed + (self.number << 32)  # draw 0 is the seed's own
+        return (scrambled(scrambled(start) ^ places) & 0xFFFFFF).float() / 2.0**24
 
 
 def phi(counts: Tensor, unseen: Unseen) -> Tensor:

@@ -2,7 +2,9 @@
 """Why you might not believe this: signs found by comparing numbers with each other and with what papers report."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 
+from dualmask.evaluation.metrics import held
 from dualmask.evaluation.records import SCORE_WORDS, Scores
 from dualmask.evaluation.statistics import Interval
 from dualmask.reporting.conditions import (
@@ -26,7 +28,7 @@ UNRANKED = frozenset({  # where serious: accuracy under attack may flatter the d
     "stopped by the budget", "always the same answer", "no adaptive attack", "unfinished", "worst case on fewer texts",
     "settings differ", "never begun"})
 SLACK = 0.01  # a point: less is no sign
-SEVERAL = 0.03  # points between raw scores and others
+SEVERAL = Fraction(3, 100)  # between raw scores and others
 ILLUSIONS: Mapping[Scores, tuple[str, str]] = {  # of figures that fall when the attack sees more, and where from
     "calibrated": ("an illusion of scores", "over- or under-confident scores"),
     "still": ("an illusion of noise", "draws that change with each text"),
@@ -145,19 +147,32 @@ def weaker(
 
 
 def illusions(entries: Entries) -> Iterator[Finding]:
-    """Figures that fall when the attack sees more, all of a classifier together; the doubt is about the raw ones."""
+    """Figures that fall on the same texts when the attack sees more, all of a classifier together; the doubt is about
+    the raw ones."""
     for group in classifiers(entries):
         key = group[0].key
-        raw = {(one.key.attack, one.key.mode): one for one in group if one.key.scores == "raw" and one.robust}
+        raw = {(one.key.attack, one.key.mode): one for one in group if one.key.scores == "raw"}
         for scores, (name, cause) in ILLUSIONS.items():
-            falls = [(before, one) for one in group if one.key.scores == scores
-                     and (before := raw.get((one.key.attack, one.key.mode))) and robust(before) - robust(one) > SEVERAL]
-            told = ", ".join(f"{points(robust(before))} to {points(robust(one))} under {one.key.mode} {one.key.attack}"
-                             for before, one in falls)
+            pairs = [(before, one) for one in group if one.key.scores == scores
+                     and (before := raw.get((one.key.attack, one.key.mode)))]
+            falls = {before.key: both for before, one in pairs if (both := on_same_texts(before, one))
+                     and both[0] - both[1] > SEVERAL}
+            told = ", ".join(f"{points(float(most))} to {points(float(least))} under {which.mode} {which.attack}"
+                             for which, (most, least) in falls.items())
             if falls:
                 yield Finding(name, "serious", f"{key.defence} ({key.data}, {key.encoder}): accuracy falls from {told} "
-                              f"when the attack sees {SCORE_WORDS[scores]}. What is lost came from {cause}, not from "
-                              "robustness.", tuple(before.key for before, _ in falls))
+                              f"when the attack sees {SCORE_WORDS[scores]}, on the same texts. What is lost came from "
+                              f"{cause}, not from robustness.", tuple(falls))
+
+
+def on_same_texts(one: Entry, other: Entry) -> tuple[Fraction, Fraction] | None:
+    """The shares of texts that held in each, of those that both have; exact, so that a limit is one."""
+    first, second = ({(run.seed, index): kept for run in each.runs
+                      for index, kept in held(run.records.results).items()} for each in (one, other))
+    if not (shared := first.keys() & second.keys()):
+        return None
+    return Fraction(sum(first[place] for place in shared), len(shared)), Fraction(
+        sum(second[place] for place in shared), len(shared))
 
 
 def adaptive_missing(entries: Entries) -> Iterator[Finding]:

@@ -63,7 +63,8 @@ def measured(files: Sequence[Path], reasons: Reasons) -> Report:
     missing = {name: reasons.of(name, reason) for part in loaded for name, reason in part.missing.items()
                if name not in here}
     report = build_report(Loaded(sorted((one for part in loaded for one in part.cells), key=lambda one: one.cell),
-                                 [problem for part in loaded for problem in part.problems], missing),
+                                 [problem for part in loaded for problem in part.problems], missing,
+                                 {name: texts for part in loaded for name, texts in part.short.items()}),
                           title="Measured results")
     return replace(report, about={name: values for name, values in report.about.items() if name in KEPT})
 

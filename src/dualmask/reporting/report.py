@@ -147,6 +147,7 @@ class Report:
     doubts: tuple[Finding, ...]  # gravest first
     problems: tuple[str, ...]  # files that could not be read
     missing: Mapping[str, str]  # files of cells that grids ask for and that are not there, with why, if it is known
+    short: Mapping[str, int]  # files of cells with fewer texts than grids ask for, and how many these ask for
     reported: ReportedTable
     records: int
     about: Mapping[str, tuple[str, ...]]  # versions, revisions and machines found in the headers
@@ -173,7 +174,7 @@ def build_report(
     tables = make_tables(found, worst, beside)
     return Report(title=title, tables=tables, entries=tuple(found), worst=tuple(worst),
                   detections=detections(found), costs=costs(found), doubts=tuple(find_doubts(found, worst, beside)),
-                  problems=tuple(loaded.problems), missing=loaded.missing, reported=beside,
+                  problems=tuple(loaded.problems), missing=loaded.missing, short=loaded.short, reported=beside,
                   records=sum(len(one.results) for one in loaded.cells), about=about(loaded.cells))
 
 

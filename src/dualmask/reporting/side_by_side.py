@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures that belong beside each other: adaptive and transfer, our defence and its rivals, a table and its gaps."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from dualmask.evaluation.records import SCORE_WORDS
 from dualmask.reporting.entries import PLAIN, WORST, Share
@@ -84,17 +84,25 @@ def rival_row(found: Rivalry) -> list[str]:
 
 
 def missing_lines(report: Report) -> list[str]:
-    """A line for each reason, classifier, mode and set of seeds, with the attacks that are not there."""
+    """What grids ask for and is not there: whole cells, each with a reason, and texts of others."""
+    there = {run.records.cell.file_name: len(run.records.results) for one in report.entries for run in one.runs}
+    fewer = {name: f"{there[name]:,} of {asked:,} texts are there" for name, asked in report.short.items()
+             if name in there}
+    return [*by_classifier({name: reason or NOT_RUN for name, reason in report.missing.items()}), *by_classifier(fewer)]
+
+
+def by_classifier(told: Mapping[str, str]) -> list[str]:
+    """A line for each remark, classifier, mode and set of seeds, with the attacks that it is about."""
     groups: dict[tuple[str, ...], dict[str, list[str]]] = {}
-    for name, reason in report.missing.items():
+    for name, remark in told.items():
         data, encoder, defence, attack, mode, seed, *scores = name.removesuffix(".jsonl").split(".")
         kind = ", ".join([mode, *(SCORE_WORDS.get(one, one) for one in scores)])
-        groups.setdefault((data, encoder, defence, kind, reason or NOT_RUN), {}).setdefault(attack, []).append(seed)
+        groups.setdefault((data, encoder, defence, kind, remark), {}).setdefault(attack, []).append(seed)
     found: dict[tuple[str, ...], list[str]] = {}
-    for (*place, reason), attacks in groups.items():
+    for (*place, remark), attacks in groups.items():
         for attack, seeds in attacks.items():
-            found.setdefault((*place, f"seed {', '.join(seeds)}", reason), []).append(attack)
-    return [f"{', '.join(place)}: {', '.join(attacks)}; {reason}" for (*place, reason), attacks in found.items()]
+            found.setdefault((*place, f"seed {', '.join(seeds)}", remark), []).append(attack)
+    return [f"{', '.join(place)}: {', '.join(attacks)}; {remark}" for (*place, remark), attacks in found.items()]
 
 
 def unfinished_lines(report: Report) -> Iterator[str]:

@@ -67,7 +67,7 @@ def find_records(path: Path, defence: str, mode: Mode | None = None, *, fingerpr
         if mode not in (None, one.cell.mode):
             raise OptionError(f"{path} holds records of the mode '{one.cell.mode}', not '{mode}'; leave --mode out.")
         return Found(*gathered([one]), [])
-    found, problems, _ = read_cells(path)
+    found, problems, *_ = read_cells(path)
     loaded = [one for one in found if not one.packed]  # those have no texts
     notes = [f"left out: {problem}" for problem in problems]
     wanted = [one for one in loaded if (one.cell.defence, one.cell.mode) == (defence, mode or "transfer")]
