@@ -140,6 +140,36 @@ def test_inference_shows_what_is_read_with_whole_words_masked(fitted: DDMRestore
     assert fitted.noise == "none" and fitted.views == 1 and fitted.pass_count == "1"
 
 
+@pytest.mark.parametrize("written", [
+    "the sto ry was wonderful and the music was charming", "the storywas wonderful and the music was charming",
+    "the story was wonderful qzxvkj, and the music was charming", "the stroy wsa wonderfull adn the musik was charmng"])
+def test_what_is_exchanged_is_what_was_read(encode: Encode, written: str) -> None:
+    """Split, joined, misspelt and hidden words: a vote must not stand still where the text was rewritten."""
+    defence = made(encode, synonyms="mixture")
+    texts, seeds = [written] * 12, torch.arange(12)
+    draft = defence.draft(texts, torch.zeros(12), seeds, encode)
+    spelling, read = draft.spelling, str(defence.rewriting(written)).replace(HIDDEN, "[MASK]").split()
+    assert [spelling.word(number) for number in draft.rows[0]] == read
+    shuffled = defence.drafts.shuffled(draft, torch.full((12,), 0.5), seeds)
+    assert len({tuple(row.tolist()) for row in shuffled.rows}) > 6
+    for row in shuffled.rows:
+        for old, new in zip(draft.rows[0].tolist(), row.tolist(), strict=True):
+            assert new == old or new in defence.drafts.candidates(old, draft.memory)
+
+
+def test_words_that_nobody_sees_do_not_sway_how_others_are_read(encode: Encode) -> None:
+    defence = made(encode, synonyms="mixture")
+    seen = " ".join(["the stroy was wonderfull and the musik was charming ."] * 6)
+    unknown = " ".join(["qzxvkjw"] * 400)
+    for text in (f"{seen} {unknown}", (f"{seen} {unknown}", "the stroy"), f"{unknown} {seen} {seen} {seen}"):
+        alone = text if isinstance(text, str) else text[0]
+        short = " ".join(alone.split()[:encode.max_length])
+        other = short if isinstance(text, str) else (short, text[1])
+        rows = defence.inference_view([text, other], [0, 0], encode, CPU).input_ids
+        assert torch.equal(rows[0], rows[1])
+    assert encode.reachable(seen[:60]) == seen[:60] and encode.reachable((seen, "a")) == (seen, "a")
+
+
 def test_other_views_of_a_vote_exchange_words_by_chance(encode: Encode) -> None:
     defence = made(encode, synonyms="mixture", votes=40, vote_swaps=0.5)
     text = reviews(1)[0].text
@@ -198,7 +228,8 @@ def test_words_of_other_texts_may_stand_for_a_word(encode: Encode) -> None:
     swaps = defence.drafts.swaps(draft, torch.ones(2), torch.arange(2), strange=1.0)
     assert len(swaps) == sum(map(len, draft.rows)), "stop words too"
     for swap in swaps:
-        near = {int(number) for number in defence.drafts.candidates(draft.written[swap.row][swap.place])}
+        near = {int(number) for number in defence.drafts.candidates(
+                int(draft.rows[swap.row][swap.place]), draft.memory)}
         assert {*map(int, swap.numbers)} - near <= known and len({*map(int, swap.numbers)} & known) > 3
     some = defence.drafts.swaps(draft, torch.ones(2), torch.arange(2), strange=0.3)
     assert len(defence.drafts.swaps(draft, torch.ones(2), torch.arange(2))) <= len(some) < len(swaps)

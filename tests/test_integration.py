@@ -143,7 +143,7 @@ def test_a_column_of_a_data_frame_is_answered_in_its_own_order(tiny: Tiny, data:
 
 
 @pytest.mark.parametrize(("family", "defence"), [("bert", "ddm"), ("mpnet", "ddm"), *(("bert", name) for name in (
-    "ranmask", "certed", "safer", "textrs", "rsmi", "mi4d"))])
+    "ranmask", "certed", "safer", "textrs", "rsmi", "mi4d", "ddm-restore"))])
 def test_threads_do_not_disturb_each_other(family: str, defence: str, tiny: Tiny, data: Dataset) -> None:
     model, tokenizer = load_encoder(tiny(family), ["bad", "good"])
     options = {"votes": 6} if hasattr(DEFENCES[defence].Options(), "votes") else {}
@@ -153,15 +153,21 @@ def test_threads_do_not_disturb_each_other(family: str, defence: str, tiny: Tiny
     alone = [classifier.predict([text]).probabilities for text in texts]
     if hasattr(classifier.defence, "_spelling"):
         classifier.defence._spelling = None  # words are learned anew, by all threads at once
+    if hasattr(classifier.defence, "drafts"):
+        classifier.defence.drafts._memory = None
     with ThreadPoolExecutor(5) as pool:
         found = list(pool.map(lambda number: classifier.predict([texts[number % 5]]).probabilities, range(100)))
     assert all(torch.equal(answer, alone[number % 5]) for number, answer in enumerate(found))
 
 
-@pytest.mark.parametrize("defence", ["ranmask", "certed", "safer", "rsmi"])
-def test_classifiers_that_have_answered_can_be_copied(defence: str, tiny: Tiny, data: Dataset) -> None:
+@pytest.mark.parametrize(("defence", "options"), [
+    *((name, {}) for name in ("ranmask", "certed", "safer", "rsmi", "ddm-restore")), ("ddm-restore", {"votes": 4})])
+def test_classifiers_that_have_answered_can_be_copied(
+    defence: str, options: dict[str, object], tiny: Tiny, data: Dataset,
+) -> None:
     model, tokenizer = load_encoder(tiny("bert"), ["bad", "good"])
-    classifier = defend(model, tokenizer, [example.text for example in data.train], max_length=40, defence=defence)
+    classifier = defend(model, tokenizer, [example.text for example in data.train], max_length=40, defence=defence,
+                        options=options)
     before = classifier.predict(TEXTS, most=4).probabilities
     for other in (copy.deepcopy(classifier), pickle.loads(pickle.dumps(classifier))):
         assert torch.equal(other.predict(TEXTS, most=4).probabilities, before)

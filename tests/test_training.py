@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -293,11 +294,13 @@ class KilledError(Exception):
     """Stands for a process that ends in the middle of an epoch."""
 
 
+@pytest.mark.parametrize("chosen", [
+    {}, {"defence": "ddm-restore", "options": {"worst_known": 0.05, "steps": 0}}])  # which counts its right answers
 def test_a_killed_run_goes_on_to_the_same_weights(
-    tiny: Tiny, data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    chosen: dict[str, Any], tiny: Tiny, data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     options = {**FAST, "epochs": 3}
-    whole = weights(train(data, encoder=tiny("bert"), training=options, progress=False))
+    whole = weights(train(data, encoder=tiny("bert"), training=options, progress=False, **chosen))
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
     real = Reporter.step
 
@@ -307,13 +310,14 @@ def test_a_killed_run_goes_on_to_the_same_weights(
             raise KilledError
 
     monkeypatch.setattr(Reporter, "step", killing)
+    run: dict[str, Any] = {"encoder": tiny("bert"), "training": options, "out": tmp_path / "m", "progress": False}
     with pytest.raises(KilledError):
-        train(data, encoder=tiny("bert"), training=options, out=tmp_path / "m", progress=False)
+        train(data, **run, **chosen)
     monkeypatch.setattr(Reporter, "step", real)
     assert [folder.name for folder in checkpoints.found(tmp_path / "m")] == ["checkpoint-000000016-0001"]
     with pytest.raises(OptionError, match=r"unfinished run.*resume"):
-        train(data, encoder=tiny("bert"), training=options, out=tmp_path / "m", progress=False)
-    resumed = train(data, encoder=tiny("bert"), training=options, out=tmp_path / "m", resume=True, progress=False)
+        train(data, **run, **chosen)
+    resumed = train(data, **run, **chosen, resume=True)
     assert equal(weights(resumed), whole)
     assert resumed.facts["steps"] == 36
 

@@ -126,7 +126,7 @@ class DefendedClassifier:
             return [[] for _ in texts]
         if kind.explainable:
             return [found or [] for found in self.hidden(texts)]
-        accounts = [kind.account(text) for text in texts]
+        accounts = [kind.account(self.encode.reachable(text)) for text in texts]
         if None in accounts:
             raise OptionError(f"the defence '{kind.name}' rewrites texts, so that what it hid can't be marked in them; "
                               "ask without explain.")

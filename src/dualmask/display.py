@@ -118,8 +118,11 @@ def legend(console: Console, classifier: "DefendedClassifier", *, defended: bool
         console.print("The defence was off: nothing was masked.", style="dim")
         return
     if not classifier.defence.explainable:
-        console.print("A word and, behind the arrow, what was read instead; [MASK]: it was hidden. No other "
-                      "word was changed.", style="dim", markup=False)
+        mean = getattr(classifier.defence.options, "synonyms", "") == "mixture"
+        rest = "Most other words are read as the mean of their synonyms." if mean else "No other word was changed."
+        votes = " So it is in the first view; in others words are exchanged." if classifier.defence.views > 1 else ""
+        console.print(f"A word and, behind the arrow, what was read instead; [MASK]: it was hidden. {rest}{votes}",
+                      style="dim", markup=False)
         return
     sample = marked_text("words", [_whole("words")], brackets=console.color_system is None or console.no_color)
     note = ""

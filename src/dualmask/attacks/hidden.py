@@ -129,11 +129,21 @@ def view_spans(classifier: DefendedClassifier, texts: Sequence[Text], view: Batc
         return token_spans(classifier.encode, texts)
     found = []
     for text, ids, places, body in zip(texts, view.input_ids, view.words, view.body, strict=True):
-        spans = classifier.defence.origins(text) or []
+        spans = origins(classifier, text)
         tokens = classifier.encode.tokenizer.convert_ids_to_tokens(ids[body].tolist())
         found.append([spans[place] if is_word(token) else (spans[place][1],) * 2
                       for place, token in zip(places[body].tolist(), tokens, strict=True)])
     return found
+
+
+def origins(classifier: DefendedClassifier, text: Text) -> list[Span]:
+    """Where the words that are read stand in the text, of those that can be seen."""
+    seen = classifier.encode.reachable(text)
+    spans = classifier.defence.origins(seen) or []
+    if isinstance(seen, str):
+        return spans
+    gap = len(text[0]) - len(seen[0])  # what was left out of the first text
+    return [(start + gap, end + gap) if start > len(seen[0]) else (start, end) for start, end in spans]
 
 
 def is_word(token: str | None) -> bool:

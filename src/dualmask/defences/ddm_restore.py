@@ -123,7 +123,7 @@ class DDMRestore(Voting, Ascent):
 
     def harden(self, objective: Objective, batch: Batch) -> Batch:
         """The batch with words exchanged for the worst of their synonyms, to first order and all at once."""
-        draft, swaps = self._training
+        (draft, swaps), self._training = self._training, (None, [])
         if draft is None or not swaps:
             return batch
         found = worst(draft, swaps, batch, objective, embed=self._model[0].get_input_embeddings(), spare=self.sparing)

@@ -15,7 +15,7 @@ from dualmask.seeds import scrambled, uniform
 from dualmask.text.encoding import Batch, Encode, MaskPosition
 from dualmask.text.examples import Example, Text
 from dualmask.text.mixtures import MixedSpelling
-from dualmask.text.rewriting import HIDDEN, Rewriting, parts
+from dualmask.text.rewriting import HIDDEN, Rewriting
 from dualmask.text.spelling import Numbers, Read, Spelling
 from dualmask.text.tampering import exchanged
 
@@ -23,11 +23,20 @@ STRANGERS = 50  # words of other texts that may stand for one, as many as attack
 REMEMBERED = 1 << 17  # words, and training texts, about which something is kept
 
 
-class Words(NamedTuple):
-    """A text as it is read, and the words that it is written with; none where they don't correspond."""
+class Memory:
+    """What is known of texts and words under one numbering of words, which it never outlives."""
 
-    read: Read
-    written: Sequence[str]
+    def __init__(self, spelling: Spelling) -> None:
+        self.spelling = spelling
+        self.hidden = int(spelling.read([HIDDEN])[0].words[0])  # the number of what the rewriting hides
+        self.texts: dict[Text, Read] = {}  # as they are read
+        self.candidates: dict[int, Numbers] = {}
+        self.stays: dict[str, bool] = {}  # whether a word by itself is read as it is written
+
+    def masked(self, words: Numbers, chosen: NDArray[np.bool_] | None = None) -> Numbers:
+        """Masks where the rewriting hid a word, and at the chosen ones."""
+        hidden = words == self.hidden if chosen is None else (words == self.hidden) | chosen[:len(words)]
+        return np.where(hidden, Spelling.MASK, words)
 
 
 class Swap(NamedTuple):
@@ -42,13 +51,16 @@ class Swap(NamedTuple):
 class Draft:
     """Texts as rows of word numbers, and how they are to be shown."""
 
-    spelling: Spelling
+    memory: Memory
     rows: Sequence[Numbers]
     boundaries: Sequence[int | None]  # where a pair's second text begins
-    written: Sequence[Sequence[str]]  # the text's own words, one for each of the row; none where they don't correspond
     inserted: Tensor | None = None  # (rows,): which of them get masks after the first token
     rate: float = 0.0  # so many for each token
     mask_position: MaskPosition = "zero"
+
+    @property
+    def spelling(self) -> Spelling:
+        return self.memory.spelling
 
     @property
     def longest(self) -> int:
@@ -77,19 +89,16 @@ class Drafts:
         """`mixed`: words are spelled as mixtures. `sources`: of synonyms."""
         self.rewriting, self.sources = rewriting, sources
         self._kind = MixedSpelling if mixed else Spelling
-        self._spelling: Spelling | None = None
-        self._hidden = 0  # the number of what the rewriting hides
-        self._forget()
+        self._memory: Memory | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        """A copy begins anew: a spelling gives its copy no numbers, and what is kept under them would be others'."""
+        return {**vars(self), "_memory": None}
 
     def fit(self, examples: Sequence[Example]) -> None:
         """Learn words from training examples."""
         self.rewriting.fit(examples)
-        self._forget()
-
-    def _forget(self) -> None:
-        self._texts: dict[Text, Words] = {}
-        self._candidates: dict[str, Numbers] = {}
-        self._stays: dict[str, bool] = {}  # whether a word by itself is read as it is written
+        self._memory = None
 
     def __call__(
         self, texts: Sequence[Text], hide: Tensor, seeds: Tensor, encode: Encode, *, keep: bool = False,
@@ -98,50 +107,49 @@ class Drafts:
 
         keep: how they are read, since they will be asked for again, as in training.
         """
-        current = self._kind.current(self._spelling, encode)
-        if current is not self._spelling:
-            self._spelling = current
-            self._hidden = int(current.read([HIDDEN])[0].words[0])
-            self._forget()
-        known = self._known(texts, current)
-        if keep and len(self._texts) < REMEMBERED:
-            self._texts |= known
+        memory = self._current(encode)
+        known = self._known(texts, memory)
+        if keep and len(memory.texts) < REMEMBERED:
+            memory.texts |= known
         found = [known[text] for text in texts]
-        chance = uniform(seeds, max((len(one.read.words) for one in found), default=0)).numpy()
-        rows = [self._masked(one.read.words, row < rate)
+        chance = uniform(seeds, max((len(one.words) for one in found), default=0)).numpy()
+        rows = [memory.masked(one.words, row < rate)
                 for one, row, rate in zip(found, chance, hide.tolist(), strict=True)]
-        return Draft(spelling=current, rows=rows, boundaries=[one.read.boundary for one in found],
-                     written=[one.written for one in found])
+        return Draft(memory=memory, rows=rows, boundaries=[one.boundary for one in found])
 
-    def _known(self, texts: Sequence[Text], spelling: Spelling) -> dict[Text, Words]:
-        new = [text for text in dict.fromkeys(texts) if text not in self._texts]
-        found = {text: self._texts[text] for text in texts if text in self._texts}
-        for text, read in zip(new, spelling.read([self.rewriting(text) for text in new]), strict=True):
-            written = [word for part in parts(text) for word in part.split()]
-            found[text] = Words(read, written if len(written) == len(read.words) else ())
-        return found
+    def _current(self, encode: Encode) -> Memory:
+        """Threads may come at once, and each goes on with what it got: numbers hold for the spelling that gave them."""
+        memory = self._memory
+        spelling = self._kind.current(memory.spelling if memory else None, encode)
+        if memory is None or memory.spelling is not spelling:
+            self._memory = memory = Memory(spelling)
+        return memory
 
-    def _masked(self, words: Numbers, chosen: NDArray[np.bool_] | None = None) -> Numbers:
-        """Masks where the rewriting hid a word, and at the chosen ones."""
-        hidden = words == self._hidden if chosen is None else (words == self._hidden) | chosen[:len(words)]
-        return np.where(hidden, Spelling.MASK, words)
+    def _known(self, texts: Sequence[Text], memory: Memory) -> dict[Text, Read]:
+        found = {text: read for text in texts if (read := memory.texts.get(text))}
+        new = [text for text in dict.fromkeys(texts) if text not in found]
+        seen = [self.rewriting(memory.spelling.encode.reachable(text)) for text in new]
+        return found | dict(zip(new, memory.spelling.read(seen), strict=True))
 
-    def candidates(self, word: str) -> Numbers:
-        """The synonyms of a word as they will be read, each once; a mask among them, if that is how one is read."""
-        if word not in self._candidates:
-            assert self._spelling is not None
-            read = dict.fromkeys(self._read(other, near) for other, near in exchanged(word, self.sources))
-            single = self._spelling.read([text for text in read if len(text.split()) == 1])
-            if len(self._candidates) >= REMEMBERED:
-                self._candidates.clear()
-            self._candidates[word] = self._masked(np.array([one.words[0] for one in single], dtype=np.int64))
-        return self._candidates[word]
+    def candidates(self, number: int, memory: Memory) -> Numbers:
+        """The synonyms of a word that is read, each once; a mask among them, if that is how one is read."""
+        known = memory.candidates.get(number)
+        if known is None:
+            word = memory.spelling.word(number)
+            read = dict.fromkeys(self._read(other, near, memory) for other, near in exchanged(word, self.sources))
+            single = memory.spelling.read([text for text in read if len(text.split()) == 1])
+            known = memory.masked(np.array([one.words[0] for one in single], dtype=np.int64))
+            if len(memory.candidates) >= REMEMBERED:
+                memory.candidates.clear()
+            memory.candidates[number] = known
+        return known
 
-    def _read(self, word: str, core: str) -> str:
+    def _read(self, word: str, core: str, memory: Memory) -> str:
         """A word as it is read; as it is written if its letters by themselves are, which is right but for very few."""
-        if core not in self._stays:
-            self._stays[core] = self.rewriting(core) == core
-        return word if self._stays[core] else str(self.rewriting(word)).strip()
+        stays = memory.stays.get(core)
+        if stays is None:
+            stays = memory.stays[core] = self.rewriting(core) == core
+        return word if stays else str(self.rewriting(word)).strip()
 
     def swaps(self, draft: Draft, rates: Tensor, seeds: Tensor, *, strange: float = 0.0) -> list[Swap]:
         """Words that have synonyms, each with the chance that its row's rate says; no masks.
@@ -152,10 +160,9 @@ class Drafts:
         foreign = chosen & (uniform(other := scrambled(seeds), draft.longest) < strange).numpy()
         strangers = self._strangers(draft, other) if foreign.any() else []
         found = []
-        for row, (words, read) in enumerate(zip(draft.written, draft.rows, strict=True)):
-            wanted = chosen[row][:len(words)] & (read[:len(words)] != Spelling.MASK)
-            for place in np.flatnonzero(wanted).tolist():
-                numbers = self.candidates(words[place])
+        for row, read in enumerate(draft.rows):
+            for place in np.flatnonzero(chosen[row][:len(read)] & (read != Spelling.MASK)).tolist():
+                numbers = self.candidates(int(read[place]), draft.memory)
                 numbers = np.append(numbers, strangers[row]) if foreign[row, place] else numbers
                 if len(numbers):
                     found.append(Swap(row, place, numbers))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dualmask.masking.drafts import Draft, Swap
@@ -18,18 +18,21 @@ RATE = 0.02  # of the last batch in a running share: about fifty batches count
 Loss = Callable[[Batch, Tensor], tuple[Tensor, Tensor]]  # and logits, of a batch with other embeddings
 
 
-class Sparing:
+class Sparing(nn.Module):
     """Which texts are not made harder: what a network can't do yet, it does not learn from harder ones."""
+
+    right: Tensor  # running share of the texts that were answered rightly, which begins at none; a resumed run needs it
 
     def __init__(self, sure: float, known: float) -> None:
         """Texts whose right label has a probability below `sure`, while fewer than `known` of all are right."""
+        super().__init__()
         self.sure, self.known = sure, known
-        self.right = 0.0  # running share of the texts that were answered rightly
+        self.register_buffer("right", torch.zeros(()))
 
-    def __call__(self, answers: Tensor, labels: Tensor) -> list[bool]:
+    def forward(self, answers: Tensor, labels: Tensor) -> list[bool]:
         chances = answers.softmax(dim=1).gather(1, labels[:, None]).flatten()
-        self.right += RATE * (float((answers.argmax(dim=1) == labels).float().mean()) - self.right)
-        return (chances < (self.sure if self.right < self.known else 0.0)).tolist()
+        self.right += RATE * ((answers.argmax(dim=1) == labels).float().mean() - self.right)
+        return (chances < (self.sure if float(self.right) < self.known else 0.0)).tolist()
 
 
 def worst(

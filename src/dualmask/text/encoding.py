@@ -108,6 +108,14 @@ class Encode:
             positions=torch.arange(ids.shape[1]).expand_as(ids), body=body, words=word_numbers(encoding, body),
             masks=torch.zeros_like(body))
 
+    def reachable(self, text: Text) -> Text:
+        """A text without what lies behind its first `max_length` words: each has a token, so that nobody sees that."""
+        if not isinstance(text, str):
+            first, second = text
+            return str(self.reachable(first)), str(self.reachable(second))
+        words = text.split(None, self.max_length) if len(text) > self.max_length else []
+        return text if len(words) <= self.max_length else text[:len(text) - len(words[-1])]
+
     def pieces(self, texts: Sequence[Text], *, max_length: int | None = None) -> "list[Encoding]":
         """Each text's tokens, cut but not padded, straight from the tokenizer's core: the quickest way to ids."""
         core = self.tokenizer.backend_tokenizer
