@@ -90,7 +90,7 @@ def test_costs_stand_beside_robustness_and_plain() -> None:
     names = [f"{name} {place}" for place, name in enumerate(head)]
     found = {one[2]: dict(zip(names, one, strict=True)) for one in rows}
     training, answer = (f"x plain {place}" for place, name in enumerate(head) if name == "x plain")
-    assert (found["plain"][training], found["freelb++"][training], found["ddm"][answer]) == ("1.00", "10.00", "2.00")
+    assert (found["plain"][training], found["freelb++"][training], found["ddm"][answer]) == ("1.00", "10.00", "2.0")
     assert found["ddm"]["ms an answer 9"] == "10.00" and found["ddm"]["seconds in all 7"] == "80"
     assert found["ddm"]["worst case, adaptive 12"].startswith("66.7 [")
     other = row("ddm", "+-")
@@ -139,7 +139,7 @@ def test_the_short_table_has_plain_ours_and_three_rivals() -> None:
     assert [one[2] for one in rows] == ["plain", "ddm", "freelb++", "mi4d", "safer"]  # a2t holds least
     found = dict(zip(head, rows[2], strict=True))
     assert (found["clean"], found["textfooler"], found["texts x seeds"]) == ("100.0", "41.7", "12 x 1")
-    assert (found["training time, x plain"], found["answer time, x plain"], found["passes"]) == ("10.00", "10.00", "1")
+    assert (found["training time, x plain"], found["answer time, x plain"], found["passes"]) == ("10.00", "10.0", "1")
     assert "| safer " in short_table(report(*table_cells()))
 
 

@@ -514,6 +514,8 @@ DOUBTS: Mapping[str, tuple[Cells, Cells]] = {
     "faults": ([cell("+-e", reason="broke")], [cell("+-")]),
     "transfer beats adaptive": ([ddm(80, 20), ddm(60, 40, mode="transfer")],
                                 [ddm(60, 40), ddm(80, 20, mode="transfer")]),
+    "other texts shown": ([ddm(5, 5, mode="transfer"), many(5, 5, defence="fat", mode="transfer", adversarial="other")],
+                          [ddm(5, 5, mode="transfer"), many(8, 2, defence="fat", mode="transfer")]),
     "knowing does not help": ([ddm(5, 5), ddm(8, 2, attack="steering", mode="defence-aware")],
                               [ddm(5, 5), ddm(4, 6, attack="steering", mode="defence-aware")]),
     "white box weaker": ([many(5, 5), many(8, 2, attack="hotflip", gradients=4)],

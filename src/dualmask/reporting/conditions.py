@@ -4,9 +4,10 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
-from dualmask.evaluation.records import SCORE_WORDS
+from dualmask.evaluation.records import SCORE_WORDS, TRANSFER
 from dualmask.reporting.entries import PLAIN, Entry, Key, Run, Worst, defence_options, plain_rows, training_facts
 from dualmask.reporting.findings import Finding, counted, named, options, setting
+from dualmask.text.columns import Text
 
 Entries = Sequence[Entry]
 Basis = frozenset[tuple[int, int, str]]  # seed, number and mark of the text of all that was measured
@@ -133,6 +134,23 @@ def several_plain(entries: Entries) -> Iterator[Finding]:
                       f"{data}, {encoder}: {', '.join(names)} are classifiers without a defence and none is called "
                       f"'{PLAIN}', so no row was tested against one. Give one of them that name.",
                       tuple(one.key for one in entries if one.key[:2] == (data, encoder) and one.method == PLAIN))
+
+
+def sources_differ(entries: Entries) -> Iterator[Finding]:
+    """Rows of a transfer table that were shown other texts than the first: of another plain classifier."""
+    for group in (group for group in tables(entries) if group[0].key.mode in TRANSFER):
+        key, first, others = group[0].key, dict[tuple[str, int, int], Text](), list[Key]()
+        for one in group:
+            shown = {(one.key.attack, run.seed, result.index): result.adversarial for run in one.runs
+                     for result in run.records.results if result.adversarial is not None}
+            if any(first.setdefault(place, text) != text for place, text in shown.items()):
+                others.append(one.key)
+        if others:
+            names = ", ".join(dict.fromkeys(one.defence for one in others))
+            yield Finding("other texts shown", "caution",
+                          f"{key.data}, {key.encoder}, {key.mode}: {names} saw other adversarial texts than "
+                          f"{key.defence}, made against another training of the plain classifier. Between the two "
+                          "groups rows compare only roughly.", tuple(others))
 
 
 def mixed_presets(entries: Entries) -> Iterator[Finding]:

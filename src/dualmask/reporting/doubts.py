@@ -15,6 +15,7 @@ from dualmask.reporting.conditions import (
     seeds_differ,
     several_plain,
     short_worst,
+    sources_differ,
     stand_ins,
     texts_differ,
 )
@@ -43,7 +44,7 @@ def find_doubts(entries: Entries, worst: Sequence[Worst], reported: ReportedTabl
     for compare in (transfer_stronger, aware_weaker, white_box_weaker, illusions):
         found += compare(whole)
     for look in (adaptive_missing, aware_missing, like_plain, small_samples, single_seeds, unfinished, seeds_differ,
-                 never_begun, texts_differ, several_plain, mixed_presets, other_options, stand_ins):
+                 never_begun, texts_differ, sources_differ, several_plain, mixed_presets, other_options, stand_ins):
         found += look(entries)
     found += [*short_worst(entries, worst), *disputed(worst, entries)]
     found += [*under_reported(entries, reported), *odd_reports(entries, reported)]

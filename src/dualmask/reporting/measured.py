@@ -21,7 +21,8 @@ PAGE, TABLES, PLOTS = "README.md", "paper_table.tex", "plots"
 KEPT = ("versions", "revision", "hardware", "grid", "encoder")  # of how records were made; settings are in the file
 NOTE = (
     "Every figure here is computed from {files} by `make results`, without a GPU; nothing is written by hand but the "
-    "reasons for what is missing ([missing.toml](missing.toml)). Records there have no texts: hashes stand for them. "
+    "reasons for what is missing ([missing.toml](missing.toml)). Records there have no texts: hashes stand for "
+    "them, and beside them the words that attacks changed, from which much of a text can be put together. "
     "[docs/evaluation.md](../docs/evaluation.md) says how it was measured, and when not to believe it.")
 SHORT = (
     "Accuracy in percent under attacks that ask the defended classifier; the worst case: a text holds only if every "

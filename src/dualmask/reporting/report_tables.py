@@ -34,15 +34,16 @@ LEGEND = (
     "most answers to new draws are wrong too, as for somebody who shows the attack's texts to another copy. ± is the "
     "standard deviation over training seeds, [ ] "
     "Wilson's 95 % interval over the texts of one seed (more seeds add no texts). † differs from plain on the same "
-    "texts: exact paired test over texts (McNemar's for one seed), Holm's correction over the table, p < 0.05, and the "
-    "95 % bootstrap interval over texts and seeds leaves out 0. **Bold** is the highest of a column; within the "
-    "intervals that is no ranking.")
+    "texts and seeds, a row of one seed from plain's same one: exact paired test over texts (McNemar's for one seed), "
+    "Holm's correction over the table, p < 0.05, and the 95 % bootstrap interval over texts and seeds leaves out 0. "
+    "**Bold** is the highest of a column; within the intervals that is no ranking.")
 
 COST = ("Training is counted in texts through the whole network for each training text and epoch, those of attacks "
         "before an epoch included and validation not; the plain way takes one forward and one back. Seconds and memory "
         "are of the device that is named, and compare on that one only; memory is the GPU's while training or, on a "
         "CPU, the most that the whole process ever took. An answer's time is that of all test texts in large batches, "
-        "the defence on; 'x plain' compares with the plain classifier on the same device.")
+        "the defence on; 'x plain' compares with the plain classifier on the same device. It is measured once, and "
+        "where several processes share a device it may be off by half: small ratios are no ranking.")
 DETECTION = (
     "These defences give each text a score of suspicion and flag it above a threshold. Positives are the attack's last "
     "words for the texts that it changed, whether they succeeded or not; in the mode transfer-successful that is those "
@@ -229,14 +230,14 @@ def defence_cost_rows(report: Report) -> list[list[str]]:
         rows.append([
             one.data, one.encoder, one.defence, one.passes or NOTHING, number(one.forwards, ".2f"),
             number(one.backwards, ".2f"), number(one.seconds, ",.1f"), number(one.whole, ",.0f"),
-            ratio(one.whole, same.whole if same else None), number(one.answer, ",.2f"),
-            ratio(one.answer, same.answer if same else None), number(one.megabytes, ",.0f"),
+            ratio(one.whole, same.whole if same else None, ".2f"), number(one.answer, ",.2f"),
+            ratio(one.answer, same.answer if same else None, ".1f"), number(one.megabytes, ",.0f"),
             figure(held.get((one.data, one.encoder, one.defence))), one.hardware or NOTHING])
     return rows
 
 
-def ratio(value: float | None, base: float | None) -> str:
-    return NOTHING if value is None or not base else f"{value / base:.2f}"
+def ratio(value: float | None, base: float | None, form: str) -> str:
+    return NOTHING if value is None or not base else format(value / base, form)
 
 
 def averaged(found: Spread | None) -> str:
