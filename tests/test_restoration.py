@@ -3,6 +3,7 @@
 
 from math import log
 from pathlib import Path
+from time import process_time
 
 import pytest
 import torch
@@ -87,7 +88,8 @@ def test_case_is_kept(reviews: Restorer, news: Restorer) -> None:
 
 @pytest.mark.parametrize("text", [
     "a good movie", "the plot , the story", "rated R in 2004 at 8 pm", "see www.moive.com and http://moive.org/flim",
-    "mail moive@flim.org to @moive",
+    "mail moive@flim.org to @moive", "HTTP://EXAMPLE.COM/MOIVE", "ftp://a.org/moive", "example.com/moive",
+    "mailto:moive@flim.org",
     "a #goodmoive and #my_moive here", "call moive() in flim.moive", "mp3 B2B i18n", "my_moive_title",
     "versi\u00f3n pel\u00edculas \u0432\u0435\u0440\u0441\u0438\u044f \u6620\u753b",
     "\U0001f44d\U0001f3fd \u2764\ufe0f", "", " \n ", "playStation getElement",
@@ -276,6 +278,23 @@ def test_margin_decides(reviews: Restorer) -> None:
     assert [one.becomes for one in shy.readings("the flim")] in ([], [None])
     shy.margin.fill_(1.0)
     assert shy.readings("the flim") == bold.readings("the flim")
+
+
+@pytest.mark.parametrize("text", ["the gene reads " + "acgt" * 5000, "moive\n" * 4000, "moive," * 4000])
+def test_time_grows_with_the_text_not_with_its_square(reviews: Restorer, text: str) -> None:
+    began = process_time()
+    found = reviews.readings(text)
+    assert found and process_time() - began < 2  # with squares it is ten and more
+    assert all(len(one.why) < 200 for one in found)
+
+
+def test_long_runs_of_letters_are_not_remembered() -> None:
+    found = restorer(REVIEWS)
+    run = "acgt" * 100
+    assert [one.becomes for one in found.readings(f"the gene {run}")] == [None]
+    weighing = found.weighing()
+    assert run not in weighing._entries and not any(run in key for key in weighing._outcomes)
+    assert restorer([*REVIEWS, run]).readings(f"the movie {run}") == []
 
 
 def test_shares_are_checked() -> None:

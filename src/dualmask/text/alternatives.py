@@ -25,6 +25,7 @@ ACCENTED = log(1 / 500)  # how likely a word in no list has accents
 CAMEL = log(1 / 10_000)  # how likely two words make a name in CamelCase
 FLOOR = -16.0  # ln P that a word is worth at least: a few strange ones make no text a foreign one
 REMEMBERED = 1 << 17  # tokens: an attack must not fill the memory
+LONGEST = 64  # letters that are looked at: to find other words for n letters takes n * n steps
 _HUMPS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")  # of camelCase
 
 
@@ -59,12 +60,20 @@ class Entries(dict[str, Entry]):
     def __missing__(self, token: str) -> Entry:
         if len(self) >= REMEMBERED:
             self.clear()
+        if len(token) > LONGEST:
+            return self._cut(token)  # and not remembered
         entry = self._made(token) if plain(token).isascii() else self._accented(token)
         if len(token) > 1 and WORD.fullmatch(token):
             likely = max(map(self.figures.log_probability, entry.guess.split(" ")))
             entry = entry._replace(worth=max(likely, FLOOR))
         self[token] = entry
         return entry
+
+    def _cut(self, token: str) -> Entry:
+        """Of a run of letters or digits that is longer than words are: it stays or is a mask, whatever is beside it."""
+        word, is_word = plain(token), WORD.fullmatch(token) is not None
+        strange = is_word and word.isascii() and not self.figures.is_known(word)
+        return Entry(word, FLOOR, word[:LONGEST], strange=strange, worth=FLOOR if is_word else None)
 
     def _made(self, token: str) -> Entry:
         figures, word = self.figures, plain(token)

@@ -20,7 +20,7 @@ from dualmask.options import check_shares
 from dualmask.text.clusters import SHARPNESS, Evidence, function_words
 from dualmask.text.encoding import Encode
 from dualmask.text.examples import Example
-from dualmask.text.restoration import ADDRESS
+from dualmask.text.protection import ADDRESS
 from dualmask.text.spelling import Numbers, Spelling, ragged
 from dualmask.text.synonyms import shipped_synonyms
 

@@ -22,16 +22,13 @@ from dualmask.options import check_shares
 from dualmask.text.alternatives import LOWEST
 from dualmask.text.lexicon import TOKEN, WORD, Lexicon
 from dualmask.text.normalisation import Normal, normalised
+from dualmask.text.protection import ADDRESS, Protection
 from dualmask.text.readings import Action, Reading
 from dualmask.text.weighing import Outcome, Weighing
 
 CHUNK = re.compile(r"\w+|\s+|[^\w\s]+")
 HIGHEST = 6.0  # margin that calibration may choose
-_ADDRESSES = r"(?:https?://|www\.)\S+|(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,64}\.\w+"
-# And handles, tags, names of files, hosts and functions
-_NAMES = r"[@#]\w+|(?<![\w.])[^\W\d_]\w{0,64}(?:\.[^\W\d_]\w{1,64})+(?![\w.])|(?<!\w)\w{1,64}\(\)"
 TAG = re.compile(rf"(?<!\w)#({WORD.pattern})(?!\w|\(|\.\w)")  # one word
-ADDRESS, PROTECTED = re.compile(_ADDRESSES), re.compile(f"{_ADDRESSES}|{_NAMES}")
 
 
 class Restorer(nn.Module):
@@ -117,10 +114,11 @@ def placed(text: str, joins: Sequence[Outcome], singles: Sequence[Outcome]) -> I
     taken: set[int] = set()
     chosen = [one for one in sorted(joins, key=lambda one: -one.advantage) if _is_one(text, spans, one)] + list(singles)
     kept = []
+    names, addresses = Protection(text), Protection(text, ADDRESS)
     for one in chosen:
         start, end = spans[one.first][0], spans[one.last][1]
         places = set(range(one.first, one.last + 1))
-        guarding = guards(text, start, end, ADDRESS if one.last > one.first else PROTECTED)
+        guarding = (addresses if one.last > one.first else names).guards(start, end)
         tag = TAG.match(text, start - 1) if one.tag and start else None
         if tag is not None and tag.span(1) == (start, end) and guarding == [start - 1]:
             one, guarding = one._replace(becomes=one.tag), []
@@ -128,16 +126,6 @@ def placed(text: str, joins: Sequence[Outcome], singles: Sequence[Outcome]) -> I
             taken |= places
             kept.append((one, start, end))
     yield from sorted(kept, key=lambda entry: entry[1])
-
-
-def guards(text: str, start: int, end: int, pattern: re.Pattern[str]) -> list[int]:
-    """Where that begins which must stay as it is, of what overlaps these characters; it never has a space in it."""
-    first, last = text.rfind(" ", 0, start) + 1, text.find(" ", end)
-    around = text[first:last] if last >= 0 else text[first:]
-    if around.isalnum():
-        return []
-    found = pattern.finditer(text, first, first + len(around))
-    return [match.start() for match in found if match.start() < end and start < match.end()]
 
 
 def _is_one(text: str, spans: Sequence[tuple[int, int]], join: Outcome) -> bool:

@@ -10,8 +10,9 @@ from torch import nn
 from dualmask.text.clusters import Clusters
 from dualmask.text.examples import Example, Text
 from dualmask.text.lexicon import Figures, Lexicon
+from dualmask.text.protection import Protection
 from dualmask.text.readings import Reading
-from dualmask.text.restoration import PROTECTED, Restorer
+from dualmask.text.restoration import Restorer
 from dualmask.text.words import in_case_of
 
 HIDDEN = "\ue000"  # a word that is to be a mask; of no use in texts, which lose it
@@ -49,12 +50,12 @@ class Rewriting(nn.Module):
     def _exchanged(self, text: str, found: Sequence[Reading]) -> Iterator[Reading]:
         """Readings in which words became the head of their cluster; those between them, too."""
         heads, end = self._heads(), 0
-        kept = [match.span() for match in PROTECTED.finditer(text)]
+        kept = Protection(text)
         for one in [*found, None]:
             after = len(text) if one is None else one.start
             for match in _RUN.finditer(text, end, after):
                 head = heads[match[0]]
-                if head != match[0] and not any(start <= match.start() < stop for start, stop in kept):
+                if head != match[0] and not kept.guards(*match.span()):
                     yield Reading(match.start(), match.end(), match[0], head, "canonical", heads.why(match[0]))
             if one is not None:
                 end = one.end

@@ -10,7 +10,7 @@ from itertools import pairwise
 from math import exp, inf, log
 from typing import NamedTuple
 
-from dualmask.text.alternatives import FLOOR, LIMIT, REMEMBERED, WEIGHT, Entries, Entry
+from dualmask.text.alternatives import FLOOR, LIMIT, LONGEST, REMEMBERED, WEIGHT, Entries, Entry
 from dualmask.text.edits import KINDS
 from dualmask.text.lexicon import EDGE, Figures, case_of, plain
 
@@ -71,7 +71,7 @@ class Weighing:
 
     def _single(self, key: tuple[str, ...], entries: Sequence[Entry], place: int) -> Outcome | None:
         """`key`: the token between its neighbours, which settle it, but for a # that is passed over."""
-        if "#" in key:
+        if "#" in key or max(map(len, key)) > LONGEST:  # long ones are not remembered
             return self._weighed(key[1], entries[place], *around(entries, place, place))
         if key not in self._outcomes:
             if len(self._outcomes) >= REMEMBERED:
@@ -88,7 +88,8 @@ class Weighing:
         strange = entry.strange and self.strangers and not entry.spared
         advantage = -inf if best is None else scores[best] - keep
         if best is None or advantage <= self.margin:
-            why = f"'{token}' is no known word, nor near one" if best is None else f"'{token}' is no known word"
+            named = token if len(token) <= LONGEST else f"{token[:LONGEST]}..."
+            why = f"'{named}' is no known word, nor near one" if best is None else f"'{named}' is no known word"
             return Outcome(0, 0, inf, None, why) if strange else None
         shares = {one: exp(score - scores[best]) for one, score in scores.items()}
         own = sum(share for one, share in shares.items() if one == best or inflected(one.word, best.word))

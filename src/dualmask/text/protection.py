@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What must stay as it is written: addresses, and names of files, hosts, functions, people and topics."""
+
+import re
+from bisect import bisect_right
+
+_ADDRESSES = "|".join((
+    r"(?<!\w)\w{1,32}://\S+", r"www\.\S+", r"(?<!\w)mailto:\S+", r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,64}\.\w+",
+    r"(?<![\w.@/-])(?:[\w-]{1,63}\.)+[a-z]{2,24}/[^\s/]\S*"))  # a host with a path
+_NAMES = r"[@#]\w+|(?<![\w.])[^\W\d_]\w{0,64}(?:\.[^\W\d_]\w{1,64})+(?![\w.])|(?<!\w)\w{1,64}\(\)"
+ADDRESS, PROTECTED = re.compile(_ADDRESSES, re.I), re.compile(f"{_ADDRESSES}|{_NAMES}", re.I)
+
+
+class Protection:
+    """Where such things stand in a text: found once, since one long text may have thousands of words to ask about."""
+
+    def __init__(self, text: str, pattern: re.Pattern[str] = PROTECTED) -> None:
+        spans = [match.span() for match in pattern.finditer(text)]
+        self.starts, self.ends = [start for start, _ in spans], [end for _, end in spans]
+
+    def guards(self, start: int, end: int) -> list[int]:
+        """Where those begin that overlap these characters."""
+        first = bisect_right(self.ends, start)
+        found = []
+        while first < len(self.starts) and self.starts[first] < end:
+            found.append(self.starts[first])
+            first += 1
+        return found
