@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dualmask.text.letters import HOMOGLYPHS
 from dualmask.text.lexicon import common_words
-from dualmask.text.normalisation import normalised, unaccented
+from dualmask.text.normalisation import is_disguised, normalised, unaccented
 
 
 def is_known(word: str) -> bool:
@@ -20,6 +20,12 @@ def is_known(word: str) -> bool:
     ("a\u00a0b\u3000c\u2009d", "a b c d"), ("m\u043evie", "movie"), ("\u0455\u0441\u0435ne was fine", "scene was fine"),
     ("\u0441\u043e\u0440 shows up here", "cop shows up here"), ("\u029f\u1d0f\u1d20\u1d07", "love"),
     ("b4d m0vie gre4t", "bad movie great"), ("@wful $tupid", "awful stupid"), ("terribl3", "terrible"),
+    ("terr\u0456\u200bble", "terrible"), ("m\u200d\u043evie is good", "movie is good"),  # invisible beside Cyrillic
+    ("\u043f\u0440\u0438\u0432\u0435\u0442 film\u0435\u200br", "\u043f\u0440\u0438\u0432\u0435\u0442 filmer"),
+    ("t\u0435rr\u0436ble", "terr\u0436ble"),
+    ("\u0299\u1d00\u1d05 \u1d00\u1d21\ua730\u1d1c\u029f \u0262\u1d0f\u1d0f\u1d05", "bad awful good"),
+    ("b\u0332\u0331a\u0332\u0331d\u0332\u0331", "\u1e07a\u1e0f"),
+    ("bori\u2800ng", "boring"), ("\u24c2\ufe0fovie", "Movie"), ("gre@t _b4d_", "great _bad_"),
     ("don`t", "don't"), ("z\u0335algo", "zalgo"), ("e\u00d7citing", "exciting"), ("cafe\u0301", "caf\u00e9"),
 ])
 def test_tricks_are_seen_through(written: str, read: str) -> None:
@@ -32,7 +38,10 @@ def test_tricks_are_seen_through(written: str, read: str) -> None:
     "versi\u00f3n na\u00efve Z\u00fcrich E=mc\u00b2", "\u00bd \u2122 \u2163",
     "\U0001f469\u200d\U0001f469\u200d\U0001f467 and \u2764\ufe0f", "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
     "\u0928\u092e\u0938\u094d\u0924\u0947", "@live #l0ve a@b.com", "wow!! ok!", "tabs\tand\nlines\r\n", "", "k\u0131ta",
-    "\u6620\u753b\u3068\u8a9e",
+    "\u6620\u753b\u3068\u8a9e", "\u043f\u0440\u0438\u200b\u0432\u0435\u0442",
+    "http://bit.ly/b4d f1lm.txt b4d() my_b4d_movie", "http://ex.com/m\u043evie", "b4d.example.com/gre4t",
+    "\u2139\ufe0f \u24c2\ufe0f", "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f a flag",
+    "\u2801\u2800\u2803 in dots",
 ])
 def test_what_is_no_trick_stays(text: str) -> None:
     assert normalised(text, is_known) == (text, None)
@@ -57,6 +66,15 @@ def test_a_word_that_is_known_stays_whatever_it_looks_like() -> None:
 ])
 def test_accents_and_strokes_go(word: str, bare: str) -> None:
     assert unaccented(word) == bare
+
+
+@pytest.mark.parametrize(("word", "disguised"), [
+    ("terr\u0436ble", True), ("\u0432ad", True), ("terri\u0253le", True), ("film", False), ("caf\u00e9", False),
+    ("M\u00fcller", False), ("stra\u00dfe", False), ("c\u0153ur", False), ("\u0432\u0435\u0440", False),
+    ("iPhone\u304c", False), ("\u03c0r", False), ("\u021bar\u0103", False),
+])
+def test_letters_of_other_alphabets_are_a_disguise_beside_plain_ones(word: str, disguised: bool) -> None:
+    assert is_disguised(word) is disguised
 
 
 def test_look_alikes_go_beside_accents_too() -> None:

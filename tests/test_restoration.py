@@ -72,6 +72,11 @@ def read(text: str, readings: list[Reading]) -> str:
     ("a good mo'vie", "a good movie", "restored"), ("thismovie is good", "this movie is good", "split"),
     ("a good m\u043evie", "a good movie", "normalised"), ("a good m\u200bovie !", "a good movie !", "normalised"),
     ("a good m\u200boive", "a good movie", "restored"), ("the moive's plot", "the movie's plot", "restored"),
+    ("a good mov\u0436e", "a good movie", "restored"), ("a good \u0436ovie", "a good movie", "restored"),
+    ("an \u0435xcel\u0436ent story", "an excellent story", "restored"),
+    ("a good mo\u0253ie", "a good movie", "restored"),
+    ("q\u0436xzvbw is a film", "? is a film", "masked"),
+    ("a b\u0332\u0331a\u0332\u0331d film", "a bad film", "restored"),
     ("a good\u00a0movie", "a good movie", "normalised"), ("qxzvbw is a film", "? is a film", "masked"),
 ])
 def test_edits_are_undone(reviews: Restorer, written: str, meant: str, action: str) -> None:
@@ -126,6 +131,13 @@ def test_longer_words_in_capitals_are_put_right_but_never_masked(reviews: Restor
 def test_accents_that_a_word_has_not_are_seen_through(reviews: Restorer, written: str, meant: str) -> None:
     found = reviews.readings(written)
     assert read(written, found) == meant and {one.action for one in found} == {"restored"}
+
+
+def test_every_accent_of_the_last_letter_belongs_to_it(reviews: Restorer) -> None:
+    for text in ("excelente\u0301\u0323 film", "a moviee\u0323\u0301\u0302"):
+        found = reviews.readings(text)
+        assert found and all(one.written and one.becomes for one in found)
+        assert not set("\u0301\u0302\u0323") & set(read(text, found))
 
 
 def test_words_that_have_their_accents_keep_them(reviews: Restorer) -> None:
@@ -331,8 +343,11 @@ def test_readings_follow_the_lexicon() -> None:
     assert read("a zyxwuv", found.readings("a zyxwuv")) == "a ?"
 
 
+LETTERS_OF_ANY = "abdefgilmorstvy  .'-_#@4QX\u200b\u043e\ufb01\u00e9\u0301\U0001f44d\n\u0436\u0323\u2800"
+
+
 @settings(max_examples=200, deadline=None)
-@given(st.text(st.sampled_from("abdefgilmorstvy  .'-_#@4QX\u200b\u043e\ufb01\u00e9\u0301\U0001f44d\n"), max_size=40))
+@given(st.text(st.sampled_from(LETTERS_OF_ANY), max_size=40))
 def test_readings_fit_any_text(text: str) -> None:
     found = ANY.readings(text)
     read(text, found)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from dualmask.text.edits import KINDS, LETTERS, Edit, parted, undone, undone_twice
 from dualmask.text.lexicon import ODD, OWNER, UPPER, WORD, Figures, case_of, plain
-from dualmask.text.normalisation import unaccented
+from dualmask.text.normalisation import is_disguised, unaccented
 from dualmask.text.words import in_case_of
 
 LIMIT = 4.0  # nats that context may speak for or against a word
@@ -62,7 +62,8 @@ class Entries(dict[str, Entry]):
             self.clear()
         if len(token) > LONGEST:
             return self._cut(token)  # and not remembered
-        entry = self._made(token) if plain(token).isascii() else self._accented(token)
+        as_plain = plain(token).isascii() or is_disguised(plain(token))  # a strange letter is one put for another
+        entry = self._made(token) if as_plain else self._accented(token)
         if len(token) > 1 and WORD.fullmatch(token):
             likely = max(map(self.figures.log_probability, entry.guess.split(" ")))
             entry = entry._replace(worth=max(likely, FLOOR))

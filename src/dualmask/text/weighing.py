@@ -13,6 +13,7 @@ from typing import NamedTuple
 from dualmask.text.alternatives import FLOOR, LIMIT, LONGEST, REMEMBERED, WEIGHT, Entries, Entry
 from dualmask.text.edits import KINDS
 from dualmask.text.lexicon import EDGE, Figures, case_of, plain
+from dualmask.text.normalisation import is_disguised
 
 SIGNS = frozenset("-._*#@+~^|'")  # that may part a word, besides a space
 FOREIGN = -12.0  # mean worth of words below which a text is in another language
@@ -59,7 +60,7 @@ class Weighing:
             if worth < FOREIGN:
                 return [], []
             if worth < DOUBTFUL:
-                singles = [one for one in singles if plain(tokens[one.first]).isascii()]
+                singles = [one for one in singles if (word := plain(tokens[one.first])).isascii() or is_disguised(word)]
         return joins, singles
 
     def _worth(self, entries: Sequence[Entry], joins: Sequence[Outcome]) -> float:
