@@ -4,9 +4,11 @@
 import re
 from bisect import bisect_right
 
+# Of hosts that stand without http://: other endings may be those of words ("com.edy/drama")
+_ENDINGS = "com|org|net|edu|gov|info|io|co|tv|ly|be|eu|us|uk|ca|au|nz|de|fr|nl|it|es|ch|pl|se|jp|cn|ru|in|br"
 _ADDRESSES = "|".join((
     r"(?<!\w)\w{1,32}://\S+", r"www\.\S+", r"(?<!\w)mailto:\S+", r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,64}\.\w+",
-    r"(?<![\w.@/-])(?:[\w-]{1,63}\.)+[a-z]{2,24}/[^\s/]\S*"))  # a host with a path
+    rf"(?<![\w.@/-])(?:[\w-]{{1,63}}\.)+(?:{_ENDINGS})/[^\s/]\S*"))
 _NAMES = r"[@#]\w+|(?<![\w.])[^\W\d_]\w{0,64}(?:\.[^\W\d_]\w{1,64})+(?![\w.])|(?<!\w)\w{1,64}\(\)"
 ADDRESS, PROTECTED = re.compile(_ADDRESSES, re.I), re.compile(f"{_ADDRESSES}|{_NAMES}", re.I)
 
