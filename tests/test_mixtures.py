@@ -100,7 +100,8 @@ def test_words_of_the_table_are_one_piece_and_others_stay(encode: Encode) -> Non
     assert pieces(mixed, "film") == pieces(mixed, "Film") == [film]
     assert pieces(mixed, "film,") == [film, *comma]
     assert pieces(mixed, "film-story") == [film, *hyphen, FIRST + number("story")]
-    for word in ("the", "qzxvkj", "2004", "film2", "my_film", "...", "http://film.example/story"):
+    for word in ("the", "qzxvkj", "2004", "film2", "my_film", "...", "x", "X-", "http://film.example/story",
+                 "film.com/story"):
         assert pieces(mixed, word) == pieces(plain, word)
     assert mixed.read(["a film"])[0].words.size == 2 and type(copy.copy(mixed)) is MixedSpelling
     assert type(MixedSpelling.current(plain, encode)) is MixedSpelling

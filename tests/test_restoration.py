@@ -67,7 +67,8 @@ def read(text: str, readings: list[Reading]) -> str:
     ("an excelletn story", "an excellent story", "restored"), ("an eQxcellent story", "an excellent story", "restored"),
     ("an ecxelletn story", "an excellent story", "restored"),  # two edits
     ("a good m ovie", "a good movie", "joined"), ("a good mo-vie", "a good movie", "joined"),
-    ("a good mo.vie", "a good movie", "joined"), ("a mo.vie/story", "a movie/story", "joined"), ("a good m o v i e", "a good movie", "joined"),
+    ("a good mo.vie", "a good movie", "joined"), ("a mo.vie/story", "a movie/story", "joined"),
+    ("a good m o v i e", "a good movie", "joined"),
     ("a good mo0vie", "a good movie", "restored"), ("a good mo_vie", "a good movie", "restored"),
     ("a good mo'vie", "a good movie", "restored"), ("thismovie is good", "this movie is good", "split"),
     ("a good m\u043evie", "a good movie", "normalised"), ("a good m\u200bovie !", "a good movie !", "normalised"),

@@ -100,7 +100,7 @@ class Mixtures(nn.Module):
 
 
 class MixedSpelling(Spelling):
-    """Words of the shipped table, but no function words, are one piece each: the number of their mixture."""
+    """Words of the shipped table, but no function words or letters, are one piece each: their mixture's number."""
 
     _places: ClassVar[dict[str, int]] = {}
 
@@ -109,7 +109,7 @@ class MixedSpelling(Spelling):
         if not self._places:
             spared = function_words()
             self._places.update((word, place) for place, word in enumerate(shipped_synonyms().words)
-                                if word not in spared)
+                                if word not in spared and len(word) > 1)
 
     def _spelled(self, words: Sequence[str]) -> list[list[int]]:
         cut = [self._parts(word) for word in words]

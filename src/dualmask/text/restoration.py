@@ -93,6 +93,11 @@ class Restorer(nn.Module):
         found = [(start, end, outcome) for outcome, start, end in placed(normal.text, joins, singles)]
         return list(_readings(text, normal, found))
 
+    def is_foreign(self, text: str) -> bool:
+        """Whether a text is in another language, so that its words stay."""
+        weighing = self.weighing()
+        return weighing.is_foreign(TOKEN.findall(normalised(text, weighing.figures.is_known).text))
+
 
 def _advantages(weighing: Weighing, texts: Sequence[str]) -> tuple[list[float], int]:
     """By how much other words are better, largest first, and the number of words in all."""

@@ -7,6 +7,7 @@ from math import ceil
 
 from torch import nn
 
+from dualmask.text.alternatives import LONGEST
 from dualmask.text.clusters import Clusters
 from dualmask.text.examples import Example, Text
 from dualmask.text.lexicon import Figures, Lexicon
@@ -18,7 +19,8 @@ from dualmask.text.words import in_case_of
 HIDDEN = "\ue000"  # a word that is to be a mask; of no use in texts, which lose it
 REMEMBERED = 1 << 17  # words: an attack must not fill the memory
 _WORD = re.compile(r"\S+")
-_RUN = re.compile(r"[^\W\d_]+")  # letters, the unit of restoring and of exchanging
+# Letters that may be exchanged: one alone is a name ("U.S.", "F-16"), beside a digit or an underscore a unit or code
+_RUN = re.compile(r"(?<!\w)[^\W\d_]{2,}+(?![\d_])")
 
 
 class Rewriting(nn.Module):
@@ -49,6 +51,9 @@ class Rewriting(nn.Module):
 
     def _exchanged(self, text: str, found: Sequence[Reading]) -> Iterator[Reading]:
         """Readings in which words became the head of their cluster; those between them, too."""
+        if self.restorer is not None and self.restorer.is_foreign(text):
+            yield from found
+            return
         heads, end = self._heads(), 0
         kept = Protection(text)
         for one in [*found, None]:
@@ -59,7 +64,7 @@ class Rewriting(nn.Module):
                     yield Reading(match.start(), match.end(), match[0], head, "canonical", heads.why(match[0]))
             if one is not None:
                 end = one.end
-                yield one if one.becomes is None else heads.applied(one)
+                yield one if one.becomes is None or kept.guards(one.start, one.end) else heads.applied(one)
 
     def _heads(self) -> "Heads":
         """What is remembered about words, begun anew when words or clusters have changed."""
@@ -86,7 +91,8 @@ class Rewriting(nn.Module):
 
     def account(self, text: Text) -> list[Reading]:
         """Every word of a text or a pair that is not read as it is written."""
-        return [one._replace(part=number) for number, part in enumerate(parts(text)) for one in self.readings(part)]
+        return [one._replace(part=number, written=part[one.start:one.end]) for number, part in enumerate(parts(text))
+                for one in self.readings(part.replace(HIDDEN, " "))]
 
     def origins(self, text: Text) -> list[tuple[int, int]]:
         """For each white-space word of what is read the characters of the text that it comes from.
@@ -120,7 +126,7 @@ class Heads(dict[str, str]):
         word = written.lower()
         head = self.table.get(word, word)
         found = written if head == word or not self.figures.is_no_name(word, written) else in_case_of(head, written)
-        if len(self) < REMEMBERED:
+        if len(self) < REMEMBERED and len(written) <= LONGEST:
             self[written] = found
         return found
 

@@ -63,6 +63,10 @@ class Weighing:
                 singles = [one for one in singles if (word := plain(tokens[one.first])).isascii() or is_disguised(word)]
         return joins, singles
 
+    def is_foreign(self, tokens: Sequence[str]) -> bool:
+        entries = list(map(self._entries.__getitem__, tokens))
+        return self._worth(entries, list(self._joins(tokens, entries))) < FOREIGN
+
     def _worth(self, entries: Sequence[Entry], joins: Sequence[Outcome]) -> float:
         """Mean ln P of the words that were most likely meant; 0 where they are too few to tell the language by."""
         parts = {place for join in joins for place in range(join.first, join.last + 1)}
