@@ -8,6 +8,7 @@ import pytest
 from dualmask.text.alternatives import LONGEST
 from dualmask.text.clusters import Clusters
 from dualmask.text.lexicon import Lexicon
+from dualmask.text.protection import Protection
 from dualmask.text.restoration import Restorer
 from dualmask.text.rewriting import HIDDEN, Rewriting
 
@@ -43,6 +44,12 @@ def rewriting() -> Rewriting:
 ])
 def test_only_words_of_english_texts_are_exchanged(rewriting: Rewriting, text: str, read: str) -> None:
     assert rewriting(text) == read
+
+
+@pytest.mark.parametrize("text", ["a://b", "www.a", "mailto:b", "a@b.c", "co.uk/x", "@a", "#a", "ab.cd", "ab()"])
+def test_each_kind_of_address_and_name_is_found(text: str) -> None:
+    assert Protection(f"x {text} y").guards(2, 3) == [2]
+    assert not Protection(f"x {text} y").guards(0, 2) and not Protection(f"x {text} y").guards(2 + len(text), 20)
 
 
 def test_many_protected_words_take_no_square_of_time(rewriting: Rewriting) -> None:

@@ -12,12 +12,14 @@ _ADDRESSES = "|".join((
 _NAMES = r"[@#]\w+|(?<![\w.])[^\W\d_]\w{0,64}(?:\.[^\W\d_]\w{1,64})+(?![\w.])|(?<!\w)\w{1,64}\(\)"
 ADDRESS, PROTECTED = re.compile(_ADDRESSES, re.I), re.compile(f"{_ADDRESSES}|{_NAMES}", re.I)
 
+_TRACE = re.compile(r"[@#/]|\(\)|[.:]\S")  # that all of them leave: most texts have none
+
 
 class Protection:
     """Where such things stand in a text: found once, since one long text may have thousands of words to ask about."""
 
     def __init__(self, text: str, pattern: re.Pattern[str] = PROTECTED) -> None:
-        spans = [match.span() for match in pattern.finditer(text)]
+        spans = [match.span() for match in pattern.finditer(text)] if _TRACE.search(text) else []
         self.starts, self.ends = [start for start, _ in spans], [end for _, end in spans]
 
     def guards(self, start: int, end: int) -> list[int]:
