@@ -25,6 +25,7 @@ def is_known(word: str) -> bool:
     ("t\u0435rr\u0436ble", "terr\u0436ble"),
     ("\u0299\u1d00\u1d05 \u1d00\u1d21\ua730\u1d1c\u029f \u0262\u1d0f\u1d0f\u1d05", "bad awful good"),
     ("b\u0332\u0331a\u0332\u0331d\u0332\u0331", "\u1e07a\u1e0f"),
+    ("b\u0430\u0332d", "bad"), ("\U0001d41b\u0332\U0001d41a\u0332\U0001d41d\u0332", "bad"),
     ("bori\u2800ng", "boring"), ("\u24c2\ufe0fovie", "Movie"), ("gre@t _b4d_", "great _bad_"),
     ("don`t", "don't"), ("z\u0335algo", "zalgo"), ("e\u00d7citing", "exciting"), ("cafe\u0301", "caf\u00e9"),
 ])
@@ -38,7 +39,7 @@ def test_tricks_are_seen_through(written: str, read: str) -> None:
     "versi\u00f3n na\u00efve Z\u00fcrich E=mc\u00b2", "\u00bd \u2122 \u2163",
     "\U0001f469\u200d\U0001f469\u200d\U0001f467 and \u2764\ufe0f", "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
     "\u0928\u092e\u0938\u094d\u0924\u0947", "@live #l0ve a@b.com", "wow!! ok!", "tabs\tand\nlines\r\n", "", "k\u0131ta",
-    "\u6620\u753b\u3068\u8a9e", "\u043f\u0440\u0438\u200b\u0432\u0435\u0442",
+    "\u6620\u753b\u3068\u8a9e", "\u043f\u0440\u0438\u200b\u0432\u0435\u0442", "\u0437\u0430\u0301\u043c\u043e\u043a",
     "http://bit.ly/b4d f1lm.txt b4d() my_b4d_movie", "http://ex.com/m\u043evie", "b4d.example.com/gre4t",
     "\u2139\ufe0f \u24c2\ufe0f", "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f a flag",
     "\u2801\u2800\u2803 in dots",

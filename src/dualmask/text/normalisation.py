@@ -109,7 +109,7 @@ def _plain_characters(text: str, *, latin: bool) -> tuple[list[str], list[int]]:
     """Without invisible characters, styled letters as plain ones, one character each; and where each comes from."""
     letters: list[str] = []
     places: list[int] = []
-    for place, character in enumerate(_composed(text)):
+    for place, character in enumerate(_composed(text, latin=latin)):
         if not character or (is_invisible(character) and not _belongs(text, place, latin=latin)
                              and not (places[-1:] == [place - 1] and _is_of_flag(text, place))):
             continue
@@ -120,13 +120,16 @@ def _plain_characters(text: str, *, latin: bool) -> tuple[list[str], list[int]]:
     return letters, places
 
 
-def _composed(text: str) -> list[str]:
-    """Characters with the accents behind them, as one where there is such a letter; nothing in the place of these."""
+def _composed(text: str, *, latin: bool) -> list[str]:
+    """Characters with the accents behind them, as one where there is such a letter; nothing in the place of these.
+
+    Of Latin letters, styled ones, and in `latin` texts look-alikes.
+    """
     found, base = list(text), 0
     for place in range(1, len(found)):
         if not unicodedata.combining(found[place]):
             base = place
-        elif _is_latin(found[base]):
+        elif _is_latin(_unstyled(found[base])[0]) or (latin and found[base] in LOOK_ALIKES):
             found[base], found[place] = unicodedata.normalize("NFC", found[base] + found[place])[0], ""
     return found
 
