@@ -21,14 +21,16 @@ from dualmask import __version__
 from dualmask.attacks import ATTACKS, aware_of
 from dualmask.classifier import DefendedClassifier
 from dualmask.cli import app, main, resume_hint
-from dualmask.defences import DEFENCES
+from dualmask.defences import DEFENCES, build_defence
 from dualmask.errors import DualmaskError
 from dualmask.evaluation.grid import read_grid
 from dualmask.evaluation.metrics import robustness
 from dualmask.evaluation.records import read_cell, read_cells
+from dualmask.models.encoders import load_encoder
 from dualmask.options import TrainingOptions
 from dualmask.quickstart import purpose, quick_grid, run_quickstart
-from dualmask.text.examples import Dataset, Example
+from dualmask.text.examples import FIND, Dataset, Example
+from dualmask.training_display import describe, explains, guessed, rare_classes
 
 Run = Callable[..., tuple[int, str, str]]
 ENTRY = [sys.executable, "-c", "from dualmask.cli import main; main()"]
@@ -86,6 +88,36 @@ def test_train_hands_every_option_on(model: Path) -> None:
     expected = {"epochs": 2, "learning_rate": 0.01, "seed": 3, "patience": 0, "weight_decay": 0.0}
     assert {name: facts["training"][name] for name in expected} == expected
     assert facts["rows"]["test"] == 24 and 0 <= facts["test_accuracy_undefended"] <= 1
+
+
+def test_training_tells_which_columns_and_classes_it_took(
+    run: Run, tiny: Callable[[str], Path], tmp_path: Path,
+) -> None:
+    """A column that goes by a usual name need not be the one that was meant."""
+    rows = [f"the movie {word},{'yes' if n % 2 else 'no'},{n % 4 if n else 7}" for n, word in enumerate("abcdefgh" * 6)]
+    (tmp_path / "d.csv").write_text("opinion text,verdict,stars\n" + "\n".join(rows))
+    code, out, err = run("train", tmp_path / "d.csv", "--out", tmp_path / "m", "--encoder", tiny("bert"), "--defence",
+                         "plain", "--epochs", 1, "--max-length", 48, "--text-column", "opinion text", "--quiet")
+    told = "text column: opinion text; label column: stars; 5 classes: 0, 1, 2, 3, 7"
+    assert code == 0, err
+    assert told in " ".join(err.split()) and told in " ".join(out.split())
+    assert "(found by name; others: --label-column)" in err
+    assert "fewer than 5 training texts of 7 (1): too few to learn" in err
+    assert "next: dualmask predict" in out and "--explain" not in out  # plain hides nothing
+
+
+def test_what_is_told_of_data_and_defence_before_and_after_training(
+    tiny: Callable[[str], Path], data: Dataset,
+) -> None:
+    many = Dataset("many", tuple(f"c{n}" for n in range(12)), data.train, None, None)
+    assert describe(many).startswith("12 classes: c0, c1") and describe(many).endswith("c9 and 2 more")
+    assert not list(guessed(many, FIND)) and not list(rare_classes(data))
+    assert next(rare_classes(many)).endswith("label column.") and "c2 (0)" in next(rare_classes(many))
+    for name, told in {"plain": False, "freelb": False, "ddm": True, "ddm-restore": True}.items():
+        model, tokenizer = load_encoder(tiny("bert"), data.labels, seed=0)
+        classifier = DefendedClassifier(model, tokenizer, build_defence(name), labels=data.labels, max_length=48)
+        classifier.fit_defence(data.train)
+        assert explains(classifier, data) is told, name
 
 
 def test_help_answers_at_once_without_the_heavy_libraries() -> None:

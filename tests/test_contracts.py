@@ -458,7 +458,8 @@ LAYERS = [
     ("results", "record_rules"), ("models",), ("masking",), ("defences",), ("views",), ("classifier",),
     ("storage", "checkpoints", "training_log", "optimisation", "training"),
     ("attacks",), ("evaluation",), ("theory",), ("reporting",),
-    ("integration", "prediction", "answers", "display", "attack_display", "bench_display", "quickstart"),
+    ("integration", "prediction", "answers", "display", "attack_display", "bench_display", "training_display",
+     "quickstart"),
     ("__main__", "cli", "cli_attack", "cli_bench", "cli_certify", "cli_predict", "cli_resources", "cli_theory"),
 ]  # fmt: skip
 LEVEL = {part: level for level, layer in enumerate(LAYERS) for part in layer}

@@ -93,11 +93,11 @@ def train(
     from rich.console import Console
 
     from dualmask.defences import build_defence, preset_training
-    from dualmask.display import show_training
     from dualmask.options import parse_assignments
     from dualmask.text.examples import Columns, load_dataset
     from dualmask.training import is_main_process
     from dualmask.training import train as train_classifier
+    from dualmask.training_display import show_start, show_training
 
     flags = {"epochs": epochs, "learning_rate": learning_rate, "batch_size": batch_size, "max_length": max_length,
              "seed": seed}
@@ -105,12 +105,14 @@ def train(
     options, columns = parse_assignments(option or []), Columns(text_column, label_column, pair_column)
     build_defence(defence, preset=preset, options=options)  # a wrong option is told before the data are read
     preset_training(defence, preset, training)
-    classifier = train_classifier(
-        load_dataset(data, columns=columns, test=test, validation=validation), encoder=encoder, defence=defence,
-        preset=preset, options=options, training=training, out=out, resume=resume, overwrite=overwrite,
-        progress=not quiet)
+    rows = load_dataset(data, columns=columns, test=test, validation=validation)
     if is_main_process():
-        show_training(Console(), classifier, out)
+        show_start(Console(stderr=True), rows, columns)
+    classifier = train_classifier(
+        rows, encoder=encoder, defence=defence, preset=preset, options=options, training=training, out=out,
+        resume=resume, overwrite=overwrite, progress=not quiet)
+    if is_main_process():
+        show_training(Console(), classifier, rows, out)
 
 
 @app.command()

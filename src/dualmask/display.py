@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers, defences and training results in the terminal; readable without colour too."""
+"""Answers, defences and attacks in the terminal; readable without colour too."""
 
 import os
 import re
-import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from inspect import getsource
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Literal, get_args, get_origin, get_type_hints
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -143,26 +142,6 @@ def own_command() -> str:
     called = Path(sys.argv[0])
     by_path = called.name == "dualmask" and not shutil.which("dualmask")
     return os.path.relpath(called) if by_path else "dualmask"
-
-
-def show_training(console: Console, classifier: "DefendedClassifier", out: Path) -> None:
-    """What was learned, where it lies and what to type next."""
-    facts: Mapping[str, Any] = classifier.facts
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    table.add_row("saved in", Text(str(out)))
-    if "epochs_run" in facts:
-        run, planned, best = facts["epochs_run"], facts["training"]["epochs"], facts["best_epoch"]
-        table.add_row("epochs", f"{run} of {planned}; the weights are those of epoch {best}")
-    rows = {"validation accuracy": "validation_accuracy", "test accuracy, defence on": "test_accuracy",
-            "test accuracy, defence off": "test_accuracy_undefended"}
-    for name, key in rows.items():
-        if key in facts:
-            table.add_row(name, f"{facts[key]:.1%}")
-    console.print(table)
-    console.print("Clean accuracy says nothing about robustness.", style="dim")
-    explain = ["--explain"] if classifier.defence.explainable else []
-    command = shlex.join([own_command(), "predict", str(out), "some text", *explain])
-    console.print(Text.assemble("next: ", (command, "bold")), soft_wrap=True)
 
 
 def show_summary(console: Console, summary: "Summary") -> None:

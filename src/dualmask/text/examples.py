@@ -8,13 +8,13 @@ training part decides: a label that only another part has is an error.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from os.path import exists, isdir, isfile
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from dualmask.errors import DataError, OptionError
-from dualmask.text.columns import FIND, Columns, Text, closest, find_columns, text_of
+from dualmask.text.columns import FIND, Columns, Found, Text, closest, find_columns, text_of
 from dualmask.text.splits import hub_tables, is_saved, may_be_on_hub, saved_tables
 from dualmask.text.tables import PARTS, TABLE_ENDINGS, Row, Table, iter_rows, listing, open_table, table_ending
 
@@ -43,6 +43,7 @@ class Dataset:
     train: list[Example]
     validation: list[Example] | None
     test: list[Example] | None
+    columns: Found | None = field(default=None, compare=False)  # of the training part, where it has columns
 
     def __repr__(self) -> str:
         """Counts, not texts: there may be a hundred thousand of them."""
@@ -146,6 +147,7 @@ class _Part(NamedTuple):
     table: Table
     column: str  # that of the label
     rows: list[_Labelled]
+    found: Found
 
 
 def _read(table: Table, columns: Columns) -> _Part:
@@ -157,7 +159,8 @@ def _read(table: Table, columns: Columns) -> _Part:
         column = str(found.label)
         label = _label_name(values.get(column), table.class_names.get(column, ()), at, column)
         rows.append(_Labelled(number, text_of(values, found, at), label))
-    return _Part(table, column, rows)
+    assert found is not None
+    return _Part(table, column, rows, found)
 
 
 def _label_name(value: object, names: Sequence[str], at: str, column: str) -> str:
@@ -181,7 +184,7 @@ def _label_name(value: object, names: Sequence[str], at: str, column: str) -> st
 
 def _label_names(part: _Part) -> tuple[str, ...]:
     """The names in order of id, out of the training part."""
-    table, column, rows = part
+    table, column, rows = part[:3]
     used = {row.label for row in rows}
     if len(used) < 2:
         raise DataError(
@@ -225,7 +228,7 @@ def _assemble(name: str, tables: Mapping[str, Table], columns: Columns) -> Datas
         # By the hub's custom a part whose labels are withheld has -1 in every row: it can't serve here.
         if read and ("-1" in labels or any(row.label != "-1" for row in read.rows)):
             others[part] = _examples(read, labels)
-    return Dataset(name, labels, _examples(train, labels), **others)
+    return Dataset(name, labels, _examples(train, labels), **others, columns=train.found)
 
 
 def _find_tables(source: str | Path) -> tuple[str, dict[str, Table]]:
