@@ -593,6 +593,18 @@ def test_the_board_shows_how_far_it_is(toy: Path) -> None:
     assert "4 of 4 cells done; nothing left" in watched.drawn()
 
 
+def test_an_attack_with_fewer_texts_leaves_other_cells_theirs(toy: Path) -> None:
+    attacks = '[{ name = "few", attack = "deepwordbug", samples = 4 }, "deepwordbug"]'
+    plan = make_plan(read_grid(change(toy / "grid.toml", attacks=attacks, seeds="[1]", modes='["adaptive"]')))
+    board = Board(Console(file=StringIO()))
+    board.start(plan, survey(plan, toy / "out"), toy / "out")
+    few, usual = (next(task for task in plan.tasks if task.cell.attack == name) for name in ("few", "deepwordbug"))
+    board.begin(few, 4)
+    assert (board.wanted[few.cell], board.wanted[usual.cell], board.lacking(usual.cell)) == (4, 12, 12)
+    board.begin(usual, 10)  # there are no more
+    assert all(board.wanted[task.cell] == (4 if task.cell.attack == "few" else 10) for task in plan.tasks)
+
+
 def test_a_pipe_gets_a_line_for_each_cell(toy: Path) -> None:
     record(toy, DDM).unlink()
     shown = StringIO()

@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 
 from dualmask.evaluation.metrics import robustness, worst_case
 from dualmask.evaluation.records import Cell, CellRecords, Loaded
-from dualmask.reporting.axes import Scale
-from dualmask.reporting.charts import scatter_chart
-from dualmask.reporting.curves import Fate, doubling_limits, even_limits, survival, sweeps
+from dualmask.reporting.axes import LEFT, RIGHT, WIDTH, Scale, place
+from dualmask.reporting.charts import scatter_chart, survival_chart
+from dualmask.reporting.curves import Fate, Point, Series, doubling_limits, even_limits, survival, sweeps
 from dualmask.reporting.entries import entries, share
 from dualmask.reporting.page import html
 from dualmask.reporting.page_plots import before_and_after, pooled
@@ -397,6 +397,18 @@ def test_ticks_lie_on_the_scale(low: float, high: float, log: bool) -> None:
     ticks = scale.ticks()
     assert ticks and len(ticks) <= 11
     assert all(low <= tick <= high and 10 <= scale(tick) <= 110 for tick in ticks)
+
+
+@pytest.mark.parametrize(("most", "expected"), [(1, [0, 1]), (2, [0, 1, 2]), (3, [0, 1, 2, 3]), (6, [*range(7)]),
+                                                (7, [0, 2, 4, 6]), (24, [0, 5, 10, 15, 20])])
+def test_whole_numbers_stand_at_their_places(most: int, expected: list[int]) -> None:
+    """Words can't be changed by halves."""
+    right = share([(50, 100)])
+    assert right
+    panel = survival_chart("x", [Series("a", 1, [Point(0, right), Point(most, right)])], x_title="words")
+    ticks = re.findall(r'<path class="tick" d="M([\d.]+) [\d.]+v4"/><text x="[\d.]+" y="[\d.]+"[^>]*>(\d+)<', panel)
+    x = Scale(0, most, LEFT, WIDTH - RIGHT)
+    assert ticks == [(place(x(value)), str(value)) for value in expected]
 
 
 def test_names_of_marks_do_not_lie_on_each_other() -> None:

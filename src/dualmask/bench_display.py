@@ -81,9 +81,10 @@ class Board(Watch):
         self.states[task.cell] = "running"
         found = self.standings[task.cell]
         self.standings[task.cell] = found._replace(texts=found.texts - found.faults, faults=0)  # those are done again
-        for cell in self.wanted:
-            if cell.data == task.cell.data and not self.standings[cell].begun:
-                self.wanted[cell] = min(texts, self.wanted[cell] or texts)
+        short = texts < task.texts  # the data have no more; a cell's own smaller sample says nothing of others
+        for cell, wanted in self.wanted.items():
+            if not self.standings[cell].begun and (cell == task.cell or (short and cell.data == task.cell.data)):
+                self.wanted[cell] = min(texts, wanted or texts)
         self.now = Text(task.cell.file_name.removesuffix(".jsonl"))
 
     def text(self, task: Task, result: AttackResult) -> None:

@@ -24,6 +24,7 @@ class Scale:
     start: float
     end: float
     log: bool = False
+    whole: bool = False  # numbers between whole ones mean nothing
 
     def __call__(self, value: float) -> float:
         low, high, value = (log10(max(one, 1e-9)) if self.log else one for one in (self.low, self.high, value))
@@ -31,14 +32,16 @@ class Scale:
         return self.start + min(1.0, max(0.0, share)) * (self.end - self.start)
 
     def ticks(self) -> list[float]:
-        return powers(self.low, self.high) if self.log else round_numbers(self.low, self.high)
+        if self.log:
+            return powers(self.low, self.high)
+        return round_numbers(self.low, self.high, least=1.0 if self.whole else 0.0)
 
 
-def round_numbers(low: float, high: float, most: int = 6) -> list[float]:
-    """Multiples of 1, 2 or 5 times a power of ten."""
+def round_numbers(low: float, high: float, most: int = 6, *, least: float = 0.0) -> list[float]:
+    """Multiples of 1, 2 or 5 times a power of ten, at least so far apart."""
     if high <= low:
         return [low]
-    rough = (high - low) / most
+    rough = max((high - low) / most, least)
     power = 10.0 ** floor(log10(rough))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * (1 - 1e-9))
     first = ceil(low / step - 1e-9)
@@ -68,8 +71,7 @@ def grid(
     for value in y.ticks():
         parts.append(f'<path class="grid" d="M{place(x.start)} {place(y(value))}H{place(x.end)}"/>'
                      + text(x.start - 6, y(value) + 4, y_text(value), anchor="end"))
-    named = {x_text(value): value for value in reversed(x.ticks())}  # whole numbers of a small range come twice
-    for value in sorted(named.values()):
+    for value in x.ticks():
         parts.append(f'<path class="tick" d="M{place(x(value))} {place(y.start)}v4"/>'
                      + text(x(value), y.start + 17, x_text(value), anchor="middle"))
     parts.append(f'<path class="axis" d="M{place(x.start)} {place(y.start)}H{place(x.end)}"/>')

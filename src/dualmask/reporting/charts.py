@@ -46,7 +46,7 @@ def legend(names: Iterable[tuple[str, int]]) -> str:
 def survival_chart(title: str, series: Sequence[Series], *, x_title: str, log: bool = False) -> str:
     """The share of texts still right, falling as an attack may spend more."""
     most = max((one.points[-1].x for one in series), default=1.0)
-    x = Scale(1.0 if log else 0.0, max(most, 2.0 if log else 1.0), axes.LEFT, axes.WIDTH - axes.RIGHT, log)
+    x = Scale(1.0 if log else 0.0, max(most, 2.0 if log else 1.0), axes.LEFT, axes.WIDTH - axes.RIGHT, log, whole=True)
     y = upright(1.0)
     body = [grid(x, y, x_title=x_title, x_text=whole, y_text=percent, y_title="texts still right")]
     if len(series) <= RIBBONS:
