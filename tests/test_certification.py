@@ -28,7 +28,7 @@ from dualmask.evaluation.certified_records import Certificate, Certified, Summar
 from dualmask.evaluation.enumeration import withstood
 from dualmask.evaluation.statistics import clopper_pearson
 from dualmask.masking.certificates import certified_words
-from dualmask.reporting.certified import GUESSED, corners, facts, page, rows
+from dualmask.reporting.certified import GUESSED, corners, facts, one_answer, page, rows
 from dualmask.seeds import uniform
 from dualmask.text.encoding import Batch, Encode
 from dualmask.text.examples import Dataset, Example, Text
@@ -541,6 +541,25 @@ def test_a_page_needs_nothing_else_and_says_what_is_no_guarantee(voter: Defended
     assert "<title>A &amp; B</title>" in made and "<script" not in made and "<svg" in made
     assert made.count(GUESSED) >= 2 and "no attack" not in made and "can&#x27;t be compared" in made
     assert "20 views choose the class, 60 others" in made and "keepfew" in made and "kept=2" in made
+
+
+def test_one_answer_to_all_texts_is_told() -> None:
+    """Nothing is certified more easily than a classifier that has learned nothing."""
+    alike = [replace(ONE, index=n, label=n % 2) for n in range(10)]
+    assert one_answer(alike).startswith("Doubt: all 10 texts got one and the same answer")
+    head = {"format": 1, "kind": "certificates", "certificate": "words", "method": "votes", "alpha": 0.05}
+    assert "one and the same answer" in page(Certified(head, alike), "x")
+    for usual in (alike[:9], [replace(one, label=1) for one in alike], [*alike, replace(ONE, predicted=0)]):
+        assert one_answer(usual) == "" and "same answer" not in page(Certified(head, usual), "x")
+
+
+def test_the_command_tells_one_answer_to_all_texts(
+    folder: Path, reviews_file: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = Certified({"method": "votes", "alpha": 0.05}, [replace(ONE, index=n, label=n % 2) for n in range(10)])
+    monkeypatch.setattr("dualmask.cli_certify.certified", lambda request, options: found)
+    result = CliRunner().invoke(app, ["certify", str(folder), str(reviews_file)])
+    assert result.exit_code == 0 and "all 10 texts got one and the same answer" in " ".join(result.stdout.split())
 
 
 def test_reports_load_no_torch() -> None:

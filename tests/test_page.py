@@ -243,6 +243,15 @@ def test_a_headline_may_rank_nobody() -> None:
     assert beside.startswith("reviews, miniplain: ")
 
 
+def test_the_headline_tells_doubts_about_plain_itself() -> None:
+    """Nothing is to be learned from the accuracy of a classifier that answers all texts alike."""
+    same = [result(n, "failed" if n % 2 else "skipped", clean=1, predicted=1) for n in range(40)]
+    words = sound(html(built([cell(PLAIN, "textfooler", same)]))).all("div", "headline")[0].text
+    assert words.startswith("reviews, miniplain: 50")
+    assert "About plain itself there are serious doubts (always the same answer): beware" in words
+    assert "About plain" not in sound(html(built([holding(PLAIN, 10)]))).all("div", "headline")[0].text
+
+
 def test_doubts_are_there_with_their_severity_in_words() -> None:
     report = built(cells(texts=10, seeds=1))
     assert report.doubts

@@ -221,6 +221,14 @@ def test_the_worst_case_tells_what_it_stands_on() -> None:
     assert headline(usual)[1][2:] == ["100.0", "0.0", "50.0", "0.0 (2 x 1)", "2 x 1"]
 
 
+def test_one_answer_to_all_is_told_by_what_attacks_did() -> None:
+    def told(outcomes: str) -> str:
+        return next(one.text for one in report(cell(outcomes)).doubts if one.name == "always the same answer")
+
+    assert told("+s+s+s+s+s+s").endswith("that attacks fail on it is no robustness.")
+    assert "attacks fail" not in told("-s+s-s+s+s+s") and "says nothing of its defence" in told("-s+s-s+s+s+s")
+
+
 def test_an_unfinished_attack_leads_no_summary() -> None:
     """Texts that were wrong from the start end first: figures of an attack that is under way mislead."""
     begun = cell("ss", attack="pwws", header={"texts": 10})

@@ -429,6 +429,14 @@ def test_our_rule_finds_what_the_condition_does_not() -> None:
     assert "Nothing was fitted" in markdown(few) and "Nothing was fitted" not in markdown(summary)
 
 
+def test_nothing_is_concluded_from_a_handful_of_texts() -> None:
+    """With one text recovered of seven, an interval of 1 to 1 is no evidence."""
+    words = [replace(one, recovered=not number) for number, one in enumerate(synthetic(7).words)]
+    told = " ".join(findings(summarise(synthetic(7)._replace(words=words))))
+    assert "than a coin" not in told
+    assert "takes 50 texts that are recovered, here 1, and as many that are not, here 6." in told
+
+
 @pytest.mark.parametrize("six", [
     (0, 0, 0, 0, 0, 0), (1, 0, 1, 0, 1, 0), (0, 1, 1, 0, 0, 1), (1, 1, 0, 1, 0, 0), (2, 2, 2, 2, 2, 2),
 ])  # fmt: skip

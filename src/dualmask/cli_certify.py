@@ -106,12 +106,14 @@ def run(request: Request, options: "CertifyingOptions") -> None:
 
     from dualmask.evaluation.certified_records import summarise
     from dualmask.evaluation.records import keep
-    from dualmask.reporting.certified import CAUTION, page
+    from dualmask.reporting.certified import CAUTION, one_answer, page
 
     found = certified(request, options)
     summary, console = summarise(found.records), Console()
     console.print(fact_table(found, summary))
     console.print(accuracy_table(summary))
+    if doubt := one_answer(found.records):
+        console.print(Text(doubt, "yellow"))
     console.print(Text(CAUTION, "dim"))
     if request.html:
         keep(page(found, f"Certified accuracy: {Path(request.data).stem}"), request.html)

@@ -22,6 +22,7 @@ PROVED, GUESSED = "certified", "heuristic (no guarantee)"
 ENDS: Mapping[End, str] = {
     "all tried": "because all was tried that was asked for", "flipped": "because an edit changes the answer",
     "in sight": "because an edit might stay in sight", "passes": "because the passes were used up"}
+ENOUGH = 10  # texts, from which on one answer to all of them is no chance
 EACH = 12  # changes that a table has one by one; beyond them it takes larger steps
 CAUTION = ("Certified accuracy at d: texts, of all, that are right and stay so whatever d changes are made. A promise "
            "about this kind of change alone; it can't be compared with accuracy under an attack.")
@@ -67,6 +68,15 @@ def facts(certified: Certified, found: Summary) -> list[tuple[str, str]]:
                                 f"{header.get('most_passes')} passes; nothing was drawn"),
                       ("went no further", ended(certified.records))]
     return [*told_ones, ("cost", f"{found.passes:,.0f} passes and {found.seconds:.2f} s for a text")]
+
+
+def one_answer(records: Sequence[Certificate]) -> str:
+    """Empty, or what certificates of a classifier are worth that answers all texts alike."""
+    answers = {one.predicted for one in records}
+    if len(records) < ENOUGH or len(answers) > 1 or len({one.label for one in records}) == 1:
+        return ""
+    return (f"Doubt: all {len(records):,} texts got one and the same answer. A classifier that has learned nothing is "
+            "certified with ease; these figures are no robustness.")
 
 
 def ended(records: Iterable[Certificate]) -> str:
@@ -115,7 +125,9 @@ def page(certified: Certified, title: str) -> str:
     lines = curves(found)
     chart = survival_chart("Certified accuracy", lines[::-1], x_title="changes that may be made")
     items = "".join(f"<tr><th>{shown(name)}</th><td>{shown(text)}</td></tr>" for name, text in facts(certified, found))
-    body = (f'<section id="facts"><h2>What was certified</h2>\n<table>{items}</table></section>\n'
+    doubt = one_answer(certified.records)
+    warning = f'<div class="doubts"><p>{shown(doubt)}</p></div>\n' if doubt else ""
+    body = (f'<section id="facts"><h2>What was certified</h2>\n{warning}<table>{items}</table></section>\n'
             f'<section id="curve"><h2>Certified accuracy</h2>\n<p class="notes">{shown(CAUTION)}</p>'
             f"{legend((one.name, one.tint) for one in lines)}"
             f'<div class="panels">{chart}</div>{table(rows(found))}</section>\n')

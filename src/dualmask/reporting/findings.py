@@ -112,9 +112,11 @@ def one_answer(entry: Entry) -> Iterator[Finding]:
     """A classifier that always gives the same label can't be flipped, and is of no use."""
     answers = Counter(one.clean for one in entry.results if one.clean is not None)
     if answers.total() >= 10 and len(answers) == 1 and len({one.label for one in entry.results}) > 1:
+        worth = ("what attacks do to it says nothing of its defence" if won(entry)
+                 else "that attacks fail on it is no robustness")
         yield Finding("always the same answer", "serious",
                       f"{named(entry.key)}: the classifier gave one and the same label to all {answers.total()} clean "
-                      "texts. It has learned nothing; that attacks fail on it is no robustness.", (entry.key,))
+                      f"texts. It has learned nothing; {worth}.", (entry.key,))
 
 
 def no_slope(entry: Entry) -> Iterator[Finding]:

@@ -88,24 +88,36 @@ def tints_of(report: Report) -> dict[str, int]:
 def headline(report: Report, tints: Mapping[str, int]) -> str:
     """What was found, in words: one paragraph for each classifier's adaptive table, or for the first there is."""
     chosen = [table for table in report.tables if table.mode == "adaptive" and table.scores == "raw"]
-    return "".join(headline_of(table, tints, report.doubted(table)) for table in chosen or report.tables[:1])
+    return "".join(headline_of(table, tints, report.doubted(table, plain=True))
+                   for table in chosen or report.tables[:1])
 
 
 def headline_of(table: Table, tints: Mapping[str, int], doubted: Mapping[str, str]) -> str:
-    """The best rows; one that a serious doubt is about is not among them, but is named with the doubt."""
+    """The best rows; one that a serious doubt is about is not among them, but is named with the doubt.
+
+    Plain stays, since others are compared with it; doubts about it stand behind the figures.
+    """
     column = table.leading
     every = sorted(((line, *both) for line in table.lines if (both := line.both(column))),
                    key=lambda one: (one[0].defence == table.plain, -one[2].mean))
     if not every:
         return ""
-    order = [one for one in every if one[0].defence not in doubted]
+    order = [one for one in every if one[0].defence == table.plain or one[0].defence not in doubted]
     named = [*order[:HEADLINES], *(one for one in order[HEADLINES:] if one[0].defence == table.plain)]
     left = f"; {counted(len(order) - len(named), 'more defence')} below" if len(order) > len(named) else ""
     words = f"{told(table, named)}{left}.{compared(table, named[0][0], column)} " if named else ""
+    others = [one for one in every if one not in order]
     bars = "".join(bar(line.defence, tints[line.defence], clean, robust) for line, clean, robust in named)
     return (f'<div class="headline"><p class="where">{shown(table.data)}, {shown(table.encoder)}</p>'
-            f"<p>{words}{unranked([one for one in every if one not in order], doubted)}</p>"
+            f"<p>{words}{doubted_plain(table, doubted)}{unranked(others, doubted)}</p>"
             f'<div class="bars" aria-hidden="true">{bars}</div></div>\n')
+
+
+def doubted_plain(table: Table, doubted: Mapping[str, str]) -> str:
+    if table.plain is None or table.plain not in doubted:
+        return ""
+    return (f'About {shown(table.plain)} itself there are <a href="#doubts">serious doubts</a> '
+            f"({shown(doubted[table.plain])}): beware of figures beside it. ")
 
 
 def unranked(rows: Sequence[Row], doubted: Mapping[str, str]) -> str:

@@ -152,11 +152,14 @@ class Report:
     records: int
     about: Mapping[str, tuple[str, ...]]  # versions, revisions and machines found in the headers
 
-    def doubted(self, table: Table) -> dict[str, str]:
-        """Defences that no summary may praise: those with serious doubts that bear on a ranking, with their names."""
+    def doubted(self, table: Table, *, plain: bool = False) -> dict[str, str]:
+        """Rows that no summary may praise: those with serious doubts that bear on a ranking, with their names.
+
+        plain: also the row that others are compared with, which tables rank in any case.
+        """
         grave = [one for one in self.doubts if one.severity == "serious" and one.name in UNRANKED]
         found: dict[str, str] = {}
-        for line in (line for line in table.lines if line.defence != table.plain):
+        for line in (line for line in table.lines if plain or line.defence != table.plain):
             keys = {one.key for one in line.entries.values()}
             if names := dict.fromkeys(one.name for one in grave if keys.intersection(one.keys)):
                 found[line.defence] = ", ".join(names)

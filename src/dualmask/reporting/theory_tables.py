@@ -117,17 +117,29 @@ def findings(summary: Summary) -> list[str]:
     held = {layer: round(row.condition.value * row.words) for layer, row in whole.items()}
     found = ["The theorem's condition holds for " + ", ".join(
         f"{count:,} of {whole[layer].words:,} words at layer {layer}" for layer, count in held.items()) + "."]
-    for kind, side in (("Better", 1), ("Worse", -1)):
+    few = few_texts(next(iter(whole.values())))
+    for kind, side in (("Better", 1), ("Worse", -1)) if not few else ():
         if told := [f"{name} at layer {places}" for key, name in CHANCES.items()
                     if (places := beyond_chance(whole, key, side))]:
             found.append(f"{kind} than a coin at telling which texts are recovered: {'; '.join(told)}.")
-    if all(row.auroc.get(RULE) is None for row in whole.values()):
+    if few:
+        found.append(few)
+    elif all(row.auroc.get(RULE) is None for row in whole.values()):
         found.append(f"Nothing was fitted: that takes {LEAST} texts that are recovered, and as many that are not.")
     first = {row.group: row.recovered for row in next(iter(layers(summary).values()))}
     if MASKED in first and SEEN in first:
         found.append(f"The label is recovered in {percentage(first[MASKED])} % of texts with an attacked word that was "
                      f"masked, and in {percentage(first[SEEN])} % of those with one that was seen.")
     return found
+
+
+def few_texts(row: Row) -> str:
+    """Empty, or why nothing is said about what tells recovery: intervals drawn from a handful of texts mislead."""
+    recovered = round(row.recovered.value * row.texts)
+    if min(recovered, row.texts - recovered) >= LEAST:
+        return ""
+    return (f"Nothing was fitted, and none of this shows what tells recovery: that takes {LEAST} texts that are "
+            f"recovered, here {recovered:,}, and as many that are not, here {row.texts - recovered:,}.")
 
 
 def beyond_chance(whole: Mapping[int, Row], name: str, side: int) -> str:
