@@ -283,6 +283,19 @@ def test_predict_a_file_to_a_file_and_to_the_screen(run: Run, model: Path, files
     assert [line.split()[0] for line in shown.splitlines()[1:]] == [row["predicted"] for row in rows]
 
 
+def test_empty_texts_are_answered_and_told(run: Run, model: Path, tmp_path: Path) -> None:
+    """Training refuses them; here rows must keep their places."""
+    (tmp_path / "in.csv").write_text('text,n\ngood movie,1\n"",2\n"  ",3\n')
+    told = "note: 2 of 3 texts are empty; their answers mean nothing."
+    code, out, err = run("predict", model, "--file", tmp_path / "in.csv", "--out", tmp_path / "out.csv", "--quiet")
+    assert code == 0 and "3 rows answered" in out and told in err
+    for chosen in ([], ["--format", "csv"], ["--out", tmp_path / "texts.csv"]):
+        code, _, err = run("predict", model, "good movie", "", " ", *chosen)
+        assert code == 0 and told in err
+    assert "empty" not in run("predict", model, "good movie")[2]
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == 4
+
+
 def test_texts_to_a_file(run: Run, model: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     assert run("predict", model, "good movie", "--out", out)[0] == 0
@@ -314,6 +327,8 @@ def test_attack_writes_records_and_goes_on_with_them(run: Run, model: Path, file
     assert len(lines) == 6 and json.loads(lines[0])["attack"] == "deepwordbug"
     code, _, err = run(*command)
     assert code == 2 and "--resume" in err and "--overwrite" in err
+    _, _, err = run(*command, "--resume", "--attack", "pwws")  # its other settings go without saying
+    assert "other settings (attack: 'deepwordbug' there, 'pwws' now); give" in err
     records.write_text("\n".join(lines[:3]) + "\n" + lines[3][:20], encoding="utf-8")
     assert run(*command, "--resume")[0] == 0
 

@@ -96,7 +96,8 @@ def test_training_counts_its_passes(
     assert cost["forward_texts"] == forwards * 2 * len(data.train)
     assert cost["backward_texts"] == backwards * 2 * len(data.train)
     assert cost["seconds_per_epoch"] > 0 and cost["peak_memory_mb"] > 10
-    assert cost["device"] == f"CPU, {torch.get_num_threads()} threads" or torch.cuda.is_available()
+    count = torch.get_num_threads()
+    assert cost["device"] == f"CPU, {count} thread{'s' * (count > 1)}" or torch.cuda.is_available()
 
 
 def test_views_of_a_text_count_each(tiny: Tiny, data: Dataset) -> None:

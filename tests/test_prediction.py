@@ -348,7 +348,7 @@ def stopped(classifier: DefendedClassifier, source: Path, out: Path, rows: int) 
 def test_an_unfinished_run_is_resumed_only_as_the_same_job(classifier: DefendedClassifier, tmp_path: Path) -> None:
     source, out = many_rows(tmp_path / "in.csv"), tmp_path / "out.csv"
     stopped(classifier, source, out, 20)
-    with pytest.raises(OptionError, match=r"unfinished run.*resume it"):
+    with pytest.raises(OptionError, match=r"unfinished run.*--resume.*--overwrite"):
         predict_file(classifier, source, out, progress=False)
     with pytest.raises(OptionError, match="explain was False and is True"):
         predict_file(classifier, source, out, explain=True, resume=True, progress=False)

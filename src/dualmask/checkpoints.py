@@ -98,7 +98,7 @@ def check_settings(folder: Path, saved: Mapping[str, object], given: Mapping[str
     if differing:
         detail = "; ".join(f"{key}: {saved.get(key)!r} then, {now.get(key)!r} now" for key in differing)
         raise OptionError(f"{folder.parent} holds an unfinished run with other settings ({detail}); give the same "
-                          "ones, or choose another folder, or start over with overwrite.")
+                          "ones, or choose another folder, or start over (--overwrite).")
 
 
 def found(out: Path) -> list[Path]:
@@ -117,8 +117,8 @@ def check_folder(out: Path, *, resume: bool, overwrite: bool) -> None:
         raise OptionError(f"{out} is a file; give a folder to save the model in.")
     held = holding(out)
     if held and not overwrite and not (resume and held == "an unfinished run"):
-        remedy = "resume it, " if held == "an unfinished run" else ""
-        raise OptionError(f"{out} already holds {held}: {remedy}choose another folder, or overwrite it.")
+        remedy = "go on with it (--resume), " if held == "an unfinished run" else ""
+        raise OptionError(f"{out} already holds {held}: {remedy}choose another folder, or replace it (--overwrite).")
 
 
 def holding(out: Path) -> str:

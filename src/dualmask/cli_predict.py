@@ -11,7 +11,7 @@ from rich.console import Console
 
 from dualmask.answers import Item, Layout, output_format
 from dualmask.errors import OptionError
-from dualmask.prediction import predict_file, predict_items, read_items, survey, threshold_of
+from dualmask.prediction import is_empty, predict_file, predict_items, read_items, survey, threshold_of
 from dualmask.text.columns import FIND, Columns
 
 if TYPE_CHECKING:
@@ -53,10 +53,12 @@ def answer(request: Request) -> None:
     if request.file and request.out:
         from dualmask.display import show_summary
 
-        show_summary(Console(), predict_file(
+        summary = predict_file(
             classifier, request.file, request.out, format=output_format(request.out, request.format),
             columns=request.columns, explain=request.explain, defended=request.defended, batch_size=request.batch_size,
-            resume=request.resume, overwrite=request.overwrite, progress=request.progress))
+            resume=request.resume, overwrite=request.overwrite, progress=request.progress)
+        show_summary(Console(), summary)
+        note_empty(summary.empty, summary.rows)
     elif request.out:
         with open_new(request.out, overwrite=request.overwrite) as file:
             write(classifier, request, file, output_format(request.out, request.format))
@@ -81,7 +83,7 @@ def open_new(out: Path, *, overwrite: bool) -> BinaryIO:
     try:
         return out.open("wb" if overwrite else "xb")
     except FileExistsError:
-        raise OptionError(f"{out} exists already: choose another file, or overwrite it.") from None
+        raise OptionError(f"{out} exists already: choose another file, or replace it (--overwrite).") from None
 
 
 def write(classifier: "DefendedClassifier", request: Request, stream: BinaryIO, format: str) -> None:
@@ -89,21 +91,33 @@ def write(classifier: "DefendedClassifier", request: Request, stream: BinaryIO, 
     layout = Layout.of(output_format(Path(), format), request.names(), classifier.labels, explain=request.explain,
                        threshold=threshold_of(classifier, request.defended))
     stream.write(layout.header())
+    empty = rows = 0
     for items, answers in predict_items(classifier, request.items(), explain=request.explain,
                                         defended=request.defended, batch_size=request.batch_size):
         stream.write(layout.lines(items, answers))
         stream.flush()
+        empty, rows = empty + sum(is_empty(item.text) for item in items), rows + len(items)
+    note_empty(empty, rows)
 
 
 def show(classifier: "DefendedClassifier", request: Request) -> None:
     """A table, printed chunk by chunk, so that a long file needs no more memory than a short one."""
     from dualmask.display import legend, show_predictions
 
-    console, first, threshold = Console(), True, threshold_of(classifier, request.defended)
+    console, threshold = Console(), threshold_of(classifier, request.defended)
+    empty = rows = 0
     for items, answers in predict_items(classifier, request.items(), explain=request.explain,
                                         defended=request.defended, batch_size=request.batch_size):
-        show_predictions(console, [item.text for item in items], answers, header=first,
+        show_predictions(console, [item.text for item in items], answers, header=not rows,
                          width=max(map(len, classifier.labels)), threshold=threshold)
-        first = False
+        empty, rows = empty + sum(is_empty(item.text) for item in items), rows + len(items)
     if request.explain:
         legend(console, classifier, defended=request.defended)
+    note_empty(empty, rows)
+
+
+def note_empty(empty: int, rows: int) -> None:
+    """Where there is nothing to read, the network answers all the same, and often surely."""
+    if empty:
+        Console(stderr=True).print(f"note: {empty:,} of {rows:,} texts are empty; their answers mean nothing.",
+                                   style="yellow", highlight=False, soft_wrap=True)

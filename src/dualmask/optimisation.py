@@ -29,7 +29,10 @@ def learning_rate(step: float, total: int, settings: TrainingOptions) -> float:
 
 def device_name(device: torch.device) -> str:
     """What was measured on: the GPU, or how much of the CPU."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
+    if device.type == "cuda":
+        return str(torch.cuda.get_device_name(device))
+    count = torch.get_num_threads()
+    return f"CPU, {count} thread{'' if count == 1 else 's'}"
 
 
 def forget_peak(device: torch.device) -> None:

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from dualmask.answers import Format, Item, Layout, output_format
 from dualmask.errors import OptionError
-from dualmask.text.columns import FIND, Columns
+from dualmask.text.columns import FIND, Columns, Text
 from dualmask.text.tables import iter_rows, open_table
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ class Summary:
     seconds: float
     passes: int = 0  # of the network, in this run
     views: int = 1  # passes that a text may take at most
+    empty: int = 0  # rows without a text; they are answered, but what can be said of nothing?
 
 
 @dataclass
@@ -63,7 +64,7 @@ def predict_file(
     check_places(source, out, chunk)
     options = {"format": kind, "columns": list(columns), "explain": explain, "defended": defended}
     job = begin(out, identity_of(classifier, source, options), resume=resume, overwrite=overwrite)
-    total, names = survey(source, columns)  # the whole input is checked before hours of work begin
+    total, names, empty = survey(source, columns)  # the whole input is checked before hours of work begin
     layout = Layout.of(kind, names, classifier.labels, explain=explain, threshold=threshold_of(classifier, defended))
     resumed, passes = job.rows, 0
     with partial_file(out, job) as file, progress_bar(progress) as bar:
@@ -80,7 +81,7 @@ def predict_file(
     os.replace(beside(out, "partial"), out)
     beside(out, "progress.json").unlink(missing_ok=True)
     return Summary(out, job.rows, resumed, job.counts, time.perf_counter() - started, passes,
-                   classifier.defence.views if defended else 1)
+                   classifier.defence.views if defended else 1, empty)
 
 
 def predict_items(
@@ -122,13 +123,25 @@ def read_items(source: Path, columns: Columns) -> Iterator[Item]:
         yield Item(row.fields, row.text)
 
 
-def survey(source: Path, columns: Columns) -> tuple[int, list[str]]:
-    """How many rows there are, and every column that any of them has."""
-    rows, names = 0, dict[str, None]()
+class Survey(NamedTuple):
+    """A file before it is answered."""
+
+    rows: int
+    names: list[str]  # every column that any row has
+    empty: int  # rows without a text
+
+
+def survey(source: Path, columns: Columns) -> Survey:
+    rows, names, empty = 0, dict[str, None](), 0
     for item in read_items(source, columns):
         rows += 1
         names.update(dict.fromkeys(item.values))
-    return rows, list(names)
+        empty += is_empty(item.text)
+    return Survey(rows, list(names), empty)
+
+
+def is_empty(text: Text) -> bool:
+    return not "".join(text).strip()
 
 
 def beside(out: Path, ending: str) -> Path:
@@ -152,12 +165,13 @@ def begin(out: Path, identity: dict[str, object], *, resume: bool, overwrite: bo
     if not place.exists():
         if out.exists() and not overwrite:
             detail = ", and no unfinished run is there to resume" if resume else ""
-            raise OptionError(f"{out} exists already{detail}: choose another file, or overwrite it.")
+            raise OptionError(f"{out} exists already{detail}: choose another file, or replace it (--overwrite).")
         return Job(identity, overwrite)
     if resume:
         return resumable(out, identity, overwrite=overwrite)
     if not overwrite:
-        raise OptionError(f"an unfinished run is at {place}: resume it, choose another file, or overwrite it.")
+        raise OptionError(f"an unfinished run is at {place}: go on with it (--resume), choose another file, or start "
+                          "over (--overwrite).")
     place.unlink()
     return Job(identity, overwrite)
 
@@ -168,19 +182,20 @@ def resumable(out: Path, identity: Mapping[str, object], *, overwrite: bool) -> 
     try:
         job = Job(**json.loads(place.read_text(encoding="utf-8")))
     except (ValueError, TypeError) as error:
-        raise OptionError(f"{place} can't be read ({error}); start over by overwriting.") from error
+        raise OptionError(f"{place} can't be read ({error}); start over (--overwrite).") from error
     differing = [f"{key} was {job.identity.get(key)!r} and is {identity.get(key)!r}"
                  for key in identity if job.identity.get(key) != identity[key]]
     if differing:
         raise OptionError(f"{place} is of another run ({'; '.join(differing)}); give the same input, model and "
-                          "options, choose another file, or overwrite it.")
+                          "options, choose another file, or start over (--overwrite).")
     if not partial.exists() and out.exists() and out.stat().st_size == job.bytes:
         out.rename(partial)  # it was killed between its last two steps, which are done again
     if out.exists() and not (overwrite or job.overwrite):
-        raise OptionError(f"{out} has appeared since the unfinished run began: move it away, or overwrite it.")
+        raise OptionError(f"{out} has appeared since the unfinished run began: move it away, or replace it "
+                          "(--overwrite).")
     if not partial.exists() or partial.stat().st_size < job.bytes:
         raise OptionError(f"{partial} is missing or shorter than the {job.bytes} bytes that were written; start over "
-                          "by overwriting.")
+                          "(--overwrite).")
     return job
 
 

@@ -260,7 +260,8 @@ class RecordFile(Generic[R]):
         differing = [name for name in {**found, **self.header}
                      if name not in same and found.get(name) != self.header.get(name)]
         if differing:
-            changes = "; ".join(difference(name, found.get(name), self.header.get(name)) for name in differing)
+            told = ["attack"] if "attack" in differing else differing  # another attack has other settings throughout
+            changes = "; ".join(difference(name, found.get(name), self.header.get(name)) for name in told)
             raise OptionError(f"{self.path} comes from a run with other settings ({changes}); give the same ones, or "
                               "write another file.")
         grown = {name: self.header[name] for name in growing(found, self.header)}
