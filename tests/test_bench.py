@@ -614,7 +614,8 @@ def test_a_pipe_gets_a_line_for_each_cell(toy: Path) -> None:
     assert told_lines[0].startswith("toy: 3 of 8 cells done in ")
     done, = (line for line in told_lines if line.startswith("done: "))
     assert re.match(rf"done: {re.escape(DDM)}: 12 texts, \d+\.\d% right before and \d+\.\d% under attack; ", done)
-    assert sum(line.startswith("failed: toy.tiny.") for line in told_lines) == 4
+    failed = [line for line in told_lines if line.startswith("failed: toy.tiny.")]
+    assert len(failed) == 4 and all(line.endswith(f"; why: {toy / 'out' / 'failures.jsonl'}") for line in failed)
     assert not any("training" in line.split(";")[0] for line in told_lines)  # both classifiers were there
 
 

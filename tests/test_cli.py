@@ -19,9 +19,11 @@ from typer.testing import CliRunner
 
 from dualmask import __version__
 from dualmask.attacks import ATTACKS, aware_of
+from dualmask.cards import Paper
 from dualmask.classifier import DefendedClassifier
 from dualmask.cli import app, main, resume_hint
 from dualmask.defences import DEFENCES, build_defence
+from dualmask.display import in_short, method_table
 from dualmask.errors import DualmaskError
 from dualmask.evaluation.grid import read_grid
 from dualmask.evaluation.metrics import robustness
@@ -402,6 +404,18 @@ def test_lists_can_be_had_one_by_one(run: Run) -> None:
     assert attacks.count("knows ddm") == len(aware_of("ddm")) + len(aware_of("ddm-restore"))
     assert "textfooler" in both and "ddm" in both
     assert set(ATTACKS) <= set(re.findall(r"\w+", attacks))
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_lists_name_papers_on_narrow_screens_too(width: int) -> None:
+    for kinds in (ATTACKS.values(), DEFENCES.values()):
+        console = Console(file=StringIO(), width=width)
+        console.print(method_table(kinds, width=width))
+        shown = console.file.getvalue()  # type: ignore[attr-defined]
+        text = " ".join(re.sub(r"[\u2500-\u257f]", " ", shown).split())
+        assert all(kind.paper.authors.split(", ")[0] in text for kind in kinds if kind.paper)
+    assert in_short(Paper("T", "Yoo, Qi", "X 2021")) == "Yoo and Qi, X 2021"
+    assert in_short(Paper("T", "Jin, Jin, Zhou", "X 2020")) == "Jin et al., X 2020"
 
 
 def test_stopped_by_the_keyboard_it_says_how_to_go_on(tiny: Callable[[str], Path], files: Path, tmp_path: Path) -> None:

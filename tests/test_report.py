@@ -772,6 +772,14 @@ def test_compare_two_folders(tmp_path: Path) -> None:
     assert any("mr textfooler transfer raw is only there" in problem for problem in found.problems)
 
 
+def test_what_one_side_has_alone_is_counted(tmp_path: Path) -> None:
+    many_more = [cell("+" * 4, attack=name) for name in ("a2t", "fgpm", "hotflip", "pwws", "textbugger")]
+    found = compare(write(tmp_path / "one", cell("++++"), *many_more), write(tmp_path / "other", cell("+++-")))
+    told, = found.problems
+    assert "5 attacks on data are only there" in told
+    assert told.endswith("left out: mr a2t adaptive raw, mr fgpm adaptive raw, mr hotflip adaptive raw and 2 more.")
+
+
 def test_compare_says_why_it_can_not(tmp_path: Path) -> None:
     one = write(tmp_path / "one", cell("++", header={"data": "2 examples a"}))
     other = altered(cell("++", defence="ddm", header={"data": "2 examples b"}), lambda text: replace(text, text="?"))

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from dualmask.evaluation.filling import Outcome, Watch
 from dualmask.evaluation.plan import Job, Plan, Task
-from dualmask.evaluation.records import Cell
+from dualmask.evaluation.records import FAILURES, Cell
 from dualmask.evaluation.standing import MODELS, Pace, Standing, TimeLeft, measured, untrained
 from dualmask.reporting.report import Report
 from dualmask.reporting.report_tables import NOTHING, headline
@@ -98,7 +98,8 @@ class Board(Watch):
 
     def failed(self, task: Task, reason: str) -> None:
         self.states[task.cell] = "failed"
-        self.say(Text(f"failed: {task.cell.file_name.removesuffix('.jsonl')}: {reason.translate(SHOWN)}"))
+        # All reasons are told together at the end; until then the file has them
+        self.say(Text(f"failed: {task.cell.file_name.removesuffix('.jsonl')}; why: {self.out / FAILURES}"))
 
     # What is shown
 

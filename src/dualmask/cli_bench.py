@@ -82,7 +82,8 @@ def show_outcome(console: "Console", outcome: "Outcome", *, figures: bool) -> No
     if outcome.left:
         console.print(f"time is up: {len(outcome.left):,} cells are left; the same command goes on.")
     if outcome.failures:
-        console.print(f"{len(outcome.failures):,} cells failed; the same command tries them again.")
+        console.print(f"{len(outcome.failures):,} cells failed; the same command tries them again, once what is told "
+                      "above is mended.", soft_wrap=True)
     if some:
         console.print(Text.assemble("next: ", (shlex.join([own_command(), "report", str(outcome.out)]), "bold")),
                       soft_wrap=True)

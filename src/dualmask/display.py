@@ -20,7 +20,7 @@ from dualmask.answers import SCORED, scored
 from dualmask.text.differences import SHOWN, joined
 
 if TYPE_CHECKING:
-    from dualmask.cards import Method
+    from dualmask.cards import Method, Paper
     from dualmask.classifier import DefendedClassifier, Masked, Predictions
     from dualmask.prediction import Summary
     from dualmask.text.columns import Text as Words
@@ -158,7 +158,7 @@ def show_summary(console: Console, summary: "Summary") -> None:
 
 
 def method_table(kinds: Iterable[type["Method"]], *, width: int = 200) -> Table:
-    """Defences or attacks, one a row; papers, and where there is more to tell presets, only where there is room."""
+    """Defences or attacks, one a row; where there is no room, papers are told in short, and presets if that is all."""
     kinds = list(kinds)
     roomy = width >= ROOMY
     told = [name for name in ("passes", "certificate") if any(getattr(kind, name, "") for kind in kinds)]
@@ -170,12 +170,21 @@ def method_table(kinds: Iterable[type["Method"]], *, width: int = 200) -> Table:
         table.add_column(name, no_wrap=ratio is None and narrow is None, overflow="fold", ratio=ratio, max_width=narrow)
     for kind in kinds:
         paper = f"{kind.paper.authors}, {kind.paper.title}, {kind.paper.venue}" if kind.paper else "-"
+        origin = f"\n{in_short(kind.paper)}" if kind.paper and not roomy else ""
         knows = getattr(kind, "against", ())
         family = kind.family + (f"\nknows {', '.join(knows)}" if knows else "")
         cells = {"family": family, **{name: getattr(kind, name) or "-" for name in told},
-                 "presets": "\n".join(kind.presets), "summary": kind.card().summary, "paper": paper}
+                 "presets": "\n".join(kind.presets), "summary": Text.assemble(kind.card().summary, (origin, "dim")),
+                 "paper": paper}
         table.add_row(Text(kind.name, "bold"), *(cells[name] for name in columns))
     return table
+
+
+def in_short(paper: "Paper") -> str:
+    """``Jin et al., AAAI 2020``."""
+    first, *others = paper.authors.split(", ")
+    names = paper.authors.replace(", ", " and ") if len(others) < 2 else f"{first} et al."
+    return f"{names}, {paper.venue}"
 
 
 def method_card(kind: type["Method"]) -> Group:

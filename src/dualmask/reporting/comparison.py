@@ -185,12 +185,21 @@ def compare(one: Path, other: Path) -> Comparison:
         raise DataError(f"{one} and {other} can't be compared: they have no data, attack, mode and classifier in "
                         f"common ({described(first)} in the one, {described(second)} in the other). Give runs of the "
                         "same grid.")
-    lonely = [f"{path}: {' '.join(kind)} is only there, and was left out." for path, here, there in
-              ((one, first, second), (other, second, first)) for kind in sorted(here.keys() - there.keys())]
+    lonely = [told for path, here, there in ((one, first, second), (other, second, first))
+              if (told := only_there(path, sorted(here.keys() - there.keys())))]
     values = holm({place: pair.test.p for place, pair in pairs.items() if pair.test})
     done = [replace(pair, test=replace(pair.test, corrected=values[place])) if pair.test else pair
             for place, pair in pairs.items()]
     return Comparison(one, other, tuple(done), (*sides[0].problems, *sides[1].problems, *lonely, *lost_texts(done)))
+
+
+def only_there(path: Path, kinds: Sequence[Kind]) -> str:
+    """What one side has alone: a line, however much it is."""
+    names = [" ".join(kind) for kind in kinds]
+    if len(names) < 2:
+        return f"{path}: {names[0]} is only there, and was left out." if names else ""
+    more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
+    return f"{path}: {len(names):,} attacks on data are only there, and were left out: {', '.join(names[:3])}{more}."
 
 
 def by_kind(cells: Iterable[CellRecords]) -> dict[Kind, dict[Method, dict[int, CellRecords]]]:
