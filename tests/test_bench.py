@@ -701,6 +701,7 @@ def test_bench_on_the_command_line(toy: Path, shell: Callable[..., subprocess.Co
     assert found.returncode == 1, found.stderr
     assert "accuracy in %, adaptive" in found.stdout and re.search(r"ddm +. \d+\.\d +. \d+\.\d", found.stdout)
     assert "failed: toy.tiny.plain.broken.adaptive.0" in found.stdout and "4 cells failed" in found.stdout
+    assert "once what is told above is mended" in found.stdout
     assert found.stdout.splitlines()[-1] == "next: dualmask report results/toy"
     assert "Traceback" not in found.stderr and "toy: 4 of 8 cells done" in found.stderr
     change(toy / "grid.toml", attacks='["deepwordbg"]', seeds='["one"]')

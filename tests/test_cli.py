@@ -302,7 +302,8 @@ def test_texts_to_a_file(run: Run, model: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     assert run("predict", model, "good movie", "--out", out)[0] == 0
     assert out.read_text().splitlines()[0] == "text,predicted,confidence,p_bad,p_good"
-    assert run("predict", model, "good movie", "--out", out)[0] == 2
+    code, _, err = run("predict", model, "good movie", "--out", out)
+    assert code == 2 and "or replace it (--overwrite)" in err
     assert run("predict", model, "bad movie", "--out", out, "--overwrite")[0] == 0
     assert "bad movie" in out.read_text()
 

@@ -19,6 +19,7 @@ from dualmask.defences.a2t import A2T
 from dualmask.defences.fat import FAT
 from dualmask.evaluation.records import CellRecords
 from dualmask.models.encoders import load_encoder
+from dualmask.optimisation import device_name
 from dualmask.reporting.page import html
 from dualmask.reporting.report_markdown import markdown
 from dualmask.reporting.report_tables import defence_cost_rows
@@ -42,6 +43,13 @@ def some() -> list[CellRecords]:
             cell("freelb", "textfooler", texts, about=facts(30, 30), passes="1"),
             cell("ranmask", "textfooler", texts, about=facts(10, 10), passes="100"),
             cell("rsmi", "textfooler", texts, about=facts(20, 10), passes="5 to 55")]
+
+
+def test_one_thread_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    assert device_name(torch.device("cpu")) == "CPU, 1 thread"
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    assert device_name(torch.device("cpu")) == "CPU, 2 threads"
 
 
 def test_texts_are_counted_for_each_training_text_and_epoch() -> None:

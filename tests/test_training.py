@@ -396,7 +396,7 @@ def test_nothing_is_overwritten_unasked(tiny: Tiny, data: Dataset, tmp_path: Pat
     train(data, encoder=tiny("bert"), training=short, out=tmp_path / "m", progress=False)
     before = (tmp_path / "m" / "dualmask.json").read_bytes()
     for resume in (False, True):
-        with pytest.raises(OptionError, match="already holds a saved model"):
+        with pytest.raises(OptionError, match=r"already holds a saved model.*--overwrite"):
             train(data, encoder=tiny("bert"), training=short, out=tmp_path / "m", resume=resume, progress=False)
     assert (tmp_path / "m" / "dualmask.json").read_bytes() == before
     with pytest.raises(DualmaskError):
