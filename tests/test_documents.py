@@ -29,6 +29,7 @@ from dualmask.defences.ddm import DDM, DDMOptions
 from dualmask.defences.ddm_restore import DDMRestoreOptions
 from dualmask.evaluation.records import read_cells
 from dualmask.options import TrainingOptions, converted, make_options, parse_assignments
+from dualmask.reporting.comparison import compare
 from dualmask.reporting.entries import training_facts
 from dualmask.resources import RESOURCES
 from dualmask.text.examples import Dataset
@@ -494,6 +495,18 @@ def test_what_is_said_of_attacks_that_see_or_know_more_is_in_the_records() -> No
     assert f"and {aware['mr', 'restore-vote', 'outsider']} and {aware['ag_news', 'restore-vote', 'outsider']}" in page
     assert (f"`misprint` leaves {aware['mr', 'restore-vote', 'misprint']} of the vote on film reviews and "
             f"{aware['mr', 'ddm-restore', 'misprint']} of one pass") in page
+
+
+def test_a_row_measured_again_came_out_as_is_said() -> None:
+    page = " ".join((ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8").split())
+    found = compare(ROOT / "results" / "rerun.jsonl.gz", ROOT / "results" / "paper_table.jsonl.gz")
+    tests = {pair.attack: pair.test for pair in found.pairs if pair.test}
+    names = ("BERT-Attack", "DeepWordBug", "PWWS", "TextBugger", "TextFooler")
+    assert sorted(tests) == [name.lower().replace("-", "") for name in names]
+    values = [f"{100 * tests[attack].difference.value:+.1f}" for attack in sorted(tests)]
+    told = [f"{name} {value}" for name, value in zip(names, values, strict=True)]
+    assert f": {', '.join(told)} points, none beyond chance" in page
+    assert all(test.texts == 200 and not test.significant for test in tests.values())
 
 
 def test_what_the_vote_holds_with_its_draws_held_still_was_measured() -> None:

@@ -34,10 +34,10 @@ class DDMRestoreOptions(VotingOptions):
 
     restore: bool = True  # look-alikes, misspelt, split and joined words become the likeliest known one
     synonyms: Literal["mixture", "head", "none"] = "mixture"  # a word is read as their mean, or the head of its cluster
-    masking: bool = True  # unknown words that can't be restored become one [MASK] each,
+    masking: bool = True  # unknown words that can't be restored become one [MASK] each; needs restore;
     budget: float = 0.3  # at most this share of words
     touched: float = 0.01  # share of clean words that restoring may change: sets how bold it is
-    threshold: float = 0.7  # least cosine of words in a cluster
+    threshold: float = 0.7  # least cosine of words in a cluster; the table has none below 0.5
     apart: float = 0.1  # words whose classes surely differ by more, as a probability, are never read as one
     sources: tuple[str, ...] = ("shipped",)  # of synonyms in clusters and to exchange words for; 'wordnet' too
     insert_share: float = 0.5  # of training texts that get masks after the first token, as DDM's
