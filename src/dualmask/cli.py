@@ -106,8 +106,7 @@ def train(
     build_defence(defence, preset=preset, options=options)  # a wrong option is told before the data are read
     preset_training(defence, preset, training)
     rows = load_dataset(data, columns=columns, test=test, validation=validation)
-    if is_main_process():
-        show_start(Console(stderr=True), rows, columns)
+    show_start(Console(stderr=True, quiet=not is_main_process()), rows, columns)
     classifier = train_classifier(
         rows, encoder=encoder, defence=defence, preset=preset, options=options, training=training, out=out,
         resume=resume, overwrite=overwrite, progress=not quiet)
