@@ -286,6 +286,14 @@ def test_texts_are_spared_until_enough_is_known() -> None:
     assert all(never(good, labels) == [False, True, False] for _ in range(300))
 
 
+def test_the_share_of_right_answers_is_kept_and_may_be_lacking() -> None:
+    sparing, other = Sparing(0.7, 0.5), Sparing(0.7, 0.5)
+    sparing(torch.tensor([[9.0, 0.0]]), torch.tensor([0]))
+    other.load_state_dict(sparing.state_dict())
+    assert float(other.right) == float(sparing.right) > 0
+    Sparing(0.7, 0.5).load_state_dict({})  # of a classifier that was saved without it
+
+
 def test_training_texts_are_read_once(encode: Encode, monkeypatch: pytest.MonkeyPatch) -> None:
     examples, defence, asked = reviews(20), made(encode), list[Text]()
     texts, labels = [one.text for one in examples], [one.label for one in examples]

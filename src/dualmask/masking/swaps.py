@@ -28,11 +28,17 @@ class Sparing(nn.Module):
         super().__init__()
         self.sure, self.known = sure, known
         self.register_buffer("right", torch.zeros(()))
+        self.register_load_state_dict_pre_hook(begun)
 
     def forward(self, answers: Tensor, labels: Tensor) -> list[bool]:
         chances = answers.softmax(dim=1).gather(1, labels[:, None]).flatten()
         self.right += RATE * ((answers.argmax(dim=1) == labels).float().mean() - self.right)
         return (chances < (self.sure if float(self.right) < self.known else 0.0)).tolist()
+
+
+def begun(_: nn.Module, state: dict[str, Tensor], prefix: str, *__: object) -> None:
+    """Classifiers that were saved before the share was can be loaded; they are trained already."""
+    state.setdefault(f"{prefix}right", torch.zeros(()))
 
 
 def worst(
