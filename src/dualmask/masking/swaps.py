@@ -28,7 +28,7 @@ class Sparing(nn.Module):
         super().__init__()
         self.sure, self.known = sure, known
         self.register_buffer("right", torch.zeros(()))
-        self.register_load_state_dict_pre_hook(begun)
+        self.register_load_state_dict_pre_hook(begun)  # type: ignore[no-untyped-call]  # PyTorch has no types here
 
     def forward(self, answers: Tensor, labels: Tensor) -> list[bool]:
         chances = answers.softmax(dim=1).gather(1, labels[:, None]).flatten()
