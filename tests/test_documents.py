@@ -497,6 +497,13 @@ def test_what_is_said_of_attacks_that_see_or_know_more_is_in_the_records() -> No
             f"{aware['mr', 'ddm-restore', 'misprint']} of one pass") in page
 
 
+def test_published_transfer_counts_the_own_answers_of_defences_that_draw_from_the_text() -> None:
+    shown = [one for cell in read_cells(ROOT / "results" / "paper_table.jsonl.gz").cells for one in cell.results
+             if cell.cell.mode == "transfer" and cell.header["noise"] == "text" and one.outcome != "skipped"]
+    assert len(shown) > 1000
+    assert all((one.predicted != one.label) == (one.outcome == "succeeded") for one in shown)
+
+
 def test_a_row_measured_again_came_out_as_is_said() -> None:
     page = " ".join((ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8").split())
     found = compare(ROOT / "results" / "rerun.jsonl.gz", ROOT / "results" / "paper_table.jsonl.gz")
