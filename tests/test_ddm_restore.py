@@ -15,6 +15,7 @@ from dualmask.classifier import DefendedClassifier
 from dualmask.defences import build_defence
 from dualmask.defences.ddm_restore import DDMRestore
 from dualmask.errors import OptionError
+from dualmask.evaluation.protocol import hidden_spans
 from dualmask.masking.swaps import Sparing
 from dualmask.models.encoders import load_encoder
 from dualmask.storage import load
@@ -360,6 +361,9 @@ def test_explanations_show_it(tiny: Callable[[str], Path], data: Dataset, fitted
     (found,) = classifier.predict(["the stroy was qzxvkj"], explain=True).masked or ()
     assert [(one.text, one.becomes) for one in found][-1] == ("qzxvkj", None) and "restored" in found[0].why
     assert classifier.predict(["the stroy"], explain=True, defended=False).masked == [[]]
+    (spans,) = hidden_spans(classifier, ["the stroy was qzxvkj"])  # as records keep it, and reports show it
+    assert spans == tuple((one.start, one.end, 0) if one.becomes is None else (one.start, one.end, 0, one.becomes)
+                          for one in found) and {len(one) for one in spans} == {3, 4}
 
 
 # Storage

@@ -29,7 +29,7 @@ from dualmask.reporting.page import html
 from dualmask.reporting.page_plots import before_and_after, pooled
 from dualmask.reporting.page_tables import worst_first
 from dualmask.reporting.report import PLAIN, WORST, Report, build_report
-from dualmask.reporting.specimens import LONGEST, marked_pair, specimens
+from dualmask.reporting.specimens import LONGEST, hidden_note, marked_pair, specimens
 from dualmask.results import AttackResult, Outcome
 from dualmask.text.differences import differences, joined
 
@@ -454,6 +454,16 @@ def test_changed_and_hidden_words_are_marked() -> None:
     assert after.text.replace("U+0430", "") == "a truly gre\u0430t fi1m"
 
 
+def test_what_the_defence_read_instead_stands_behind_the_word() -> None:
+    one = result(0, "failed", text="a great film", adversarial="a graet fi lm z",
+                 hidden=(), hidden_after=((2, 7, 0, "<great>"), (8, 13, 0, "film"), (14, 15, 0)))
+    before, after = (Tree(part).root for part in marked_pair(one))
+    assert before.text == "a great film" and after.text == "a graet<great> fi lmfilm z"
+    assert [mark.text for mark in after.all("ins")] == ["<great>", "film"]
+    assert [mark.text for mark in after.all("del")] == ["z"]
+    assert hidden_note(one) == "; hidden places: 0 before, 1 after; read otherwise: 0 before, 2 after"
+
+
 def test_pairs_are_shown_part_by_part() -> None:
     one = result(0, "succeeded", text=("it rains", "it is wet"), adversarial=("it rains", "it is dry"),
                  hidden=((0, 2, 1),), hidden_after=((3, 8, 0),))
@@ -518,10 +528,15 @@ def test_no_text_breaks_the_page() -> None:
     assert len(page) < 300_000
 
 
-@given(st.text(max_size=60), st.text(max_size=60), st.lists(st.tuples(st.integers(-5, 80), st.integers(-5, 80),
-                                                                      st.integers(0, 1)), max_size=4))
+PLACES = st.integers(-5, 80), st.integers(-5, 80), st.integers(0, 1)
+
+
+@given(st.text(max_size=60), st.text(max_size=60),
+       st.lists(st.tuples(*PLACES) | st.tuples(*PLACES, st.text(max_size=5)), max_size=4))
 @settings(max_examples=100, deadline=None)
-def test_any_pair_of_texts_gives_sound_marks(before: str, after: str, spans: list[tuple[int, int, int]]) -> None:
+def test_any_pair_of_texts_gives_sound_marks(
+    before: str, after: str, spans: list[tuple[int, int, int] | tuple[int, int, int, str]],
+) -> None:
     parts = marked_pair(result(0, "succeeded", text=before, adversarial=after, hidden=tuple(spans)))
     for part in parts:
         part.encode()

@@ -124,14 +124,11 @@ class DefendedClassifier:
     def _marked(self, texts: Sequence[Text], kind: Defence) -> list[list[Masked]]:
         if kind is not self.defence:
             return [[] for _ in texts]
-        if kind.explainable:
-            return [found or [] for found in self.hidden(texts)]
-        accounts = [kind.account(self.encode.reachable(text)) for text in texts]
-        if None in accounts:
+        found = self.hidden(texts)
+        if None in found:
             raise OptionError(f"the defence '{kind.name}' rewrites texts, so that what it hid can't be marked in them; "
                               "ask without explain.")
-        return [[Masked(one.written, one.start, one.end, 0.0, one.part, one.becomes, f"{one.action}: {one.why}")
-                 for one in account or ()] for account in accounts]
+        return [spans or [] for spans in found]
 
     @torch.no_grad()
     def first_view(self, texts: Sequence[Text]) -> Batch:
@@ -140,13 +137,21 @@ class DefendedClassifier:
             return self.defence.inference_view(texts, [0] * len(texts), self.encode, self.device)
 
     def hidden(self, texts: Sequence[Text]) -> list[list[Masked] | None]:
-        """What the defence hides of each text; None where it rewrites the text and tokens can't be told apart."""
+        """What the defence hides of each text, or reads otherwise; None where it rewrites the text and can't tell."""
+        if not self.defence.explainable:
+            return [self._accounted(text) for text in texts]
         found: list[list[Masked] | None] = [None] * len(texts)
-        for rows in length_batches(texts, rows=64, cells=1 << 16) if self.defence.explainable else ():
+        for rows in length_batches(texts, rows=64, cells=1 << 16):
             part = [texts[row] for row in rows]
             for row, spans in zip(rows, explained(self.encode, part, self.first_view(part)), strict=True):
                 found[row] = spans
         return found
+
+    def _accounted(self, text: Text) -> list[Masked] | None:
+        account = self.defence.account(self.encode.reachable(text))
+        return None if account is None else [
+            Masked(one.written, one.start, one.end, 0.0, one.part, one.becomes, f"{one.action}: {one.why}")
+            for one in account]
 
     def accuracy(self, examples: Sequence[Example], *, defended: bool = True, most: int | None = None) -> float:
         """Share of right answers; with the defence on unless said otherwise; `most`: of its views."""

@@ -24,10 +24,11 @@ def are_spans(value: object) -> bool:
     if type(value) is not list:
         return False
     for one in value:
-        if type(one) is not list or len(one) != 3:
+        if type(one) is not list or len(one) not in (3, 4):
             return False
-        start, end, part = one
-        if not (type(start) is type(end) is type(part) is int and 0 <= start <= end and 0 <= part <= 1):
+        start, end, part, *read = one
+        if not (type(start) is type(end) is type(part) is int and 0 <= start <= end and 0 <= part <= 1
+                and all(type(word) is str for word in read)):
             return False
     return True
 
@@ -60,7 +61,7 @@ SHARE = Rule(lambda value: is_number(value, -0.01, 1.01), "a number from 0 to 1"
 COSINE = Rule(lambda value: is_number(value, -1.0001, 1.0001), "a number from -1 to 1")
 DURATION = Rule(lambda value: is_number(value, 0, float_info.max), "a number from 0 on")
 NUMBER = Rule(lambda value: is_number(value, -float_info.max, float_info.max), "a finite number")
-SPANS = Rule(are_spans, "lists of start, end and 0 or 1")
+SPANS = Rule(are_spans, "lists of start, end, 0 or 1 and, if any, what was read instead")
 FITS: Mapping[str, Rule] = {  # as JSON has them
     **dict.fromkeys(("index", "label", "queries", "rows", "gradients", "words", "changed", "draws", "wrong_draws"),
                     COUNT),

@@ -25,7 +25,8 @@ Outcome = Literal[
     "attack-error",  # a fault in the attack itself; see reason
 ]
 FAULTS = ("victim-error", "attack-error")  # neither won nor withstood; done again when a run is resumed
-Spans = tuple[tuple[int, int, int], ...]  # start and end in characters, and 1 for the second text of a pair
+# Start and end in characters, 1 for the second text of a pair, and what was read instead, unless it was a mask
+Spans = tuple[tuple[int, int, int] | tuple[int, int, int, str], ...]
 FINISHED = "finished"  # of a header, while a file grows: the numbers of the texts of its last whole sample
 CIRCUMSTANCES = ("about", "dualmask", FINISHED)  # of a header: told, and no reason to refuse to go on
 PLACE = ("versions", "revision", "hardware")  # of `about`: what may change while a run is stopped
@@ -54,7 +55,7 @@ class AttackResult:
     seconds: float
     reason: str = ""
     undefended: int | None = None  # the label for the text with the defence off, where an evaluation asked
-    hidden: Spans | None = None  # what the defence hid of the text
+    hidden: Spans | None = None  # what the defence hid of the text, or read otherwise
     hidden_after: Spans | None = None  # and of the attack's last word
     draws: int = 0  # how often a defence with noise was asked again about that last word, each time with new noise
     wrong_draws: int = 0

@@ -118,7 +118,7 @@ def victim_of(cell: Cell, classifier: DefendedClassifier, protocol: Protocol, te
 
 @dataclass(frozen=True)
 class Look:
-    """A clean text as the network sees it: its label with the defence off, and what the defence hides of it."""
+    """A clean text as the network sees it: its label with the defence off, and what the defence makes of its words."""
 
     undefended: int | None
     hidden: Spans | None
@@ -134,8 +134,9 @@ def looked_at(classifier: DefendedClassifier, examples: Mapping[int, Example]) -
 
 
 def hidden_spans(classifier: DefendedClassifier, texts: Sequence[Text]) -> list[Spans | None]:
-    return [None if found is None else tuple((one.start, one.end, one.part) for one in found)
-            for found in classifier.hidden(texts)]
+    return [None if found is None else tuple(
+        (one.start, one.end, one.part) if one.becomes is None else (one.start, one.end, one.part, one.becomes)
+        for one in found) for found in classifier.hidden(texts)]
 
 
 def finished(classifier: DefendedClassifier, result: AttackResult, look: Look) -> AttackResult:

@@ -223,9 +223,10 @@ def examples(report: Report) -> str:
     if not cards:
         return "<p>No text was changed by an attack, so there is nothing to show.</p>\n"
     key = ('<p class="notes key"><mark class="old">word</mark> is going to be changed, <mark class="new">word</mark> '
-           "was changed by the attack, <del>word</del> was hidden from the network by the defence. Bars show the "
-           "probability of the text's true class. Chosen: texts on which defences disagree, successes by few changes, "
-           "and texts that held against many queries.</p>\n")
+           "was changed by the attack, <del>word</del> was hidden from the network by the defence, and what it read "
+           "instead of a word stands behind it (wrod<ins>word</ins>). Bars show the probability of the text's true "
+           "class. Chosen: texts on which defences disagree, successes by few changes, and texts that held against "
+           "many queries.</p>\n")
     rest = (f"<details><summary>{counted(len(cards) - OPEN_EXAMPLES, 'more example')}</summary>"
             f"{''.join(cards[OPEN_EXAMPLES:])}</details>\n") if len(cards) > OPEN_EXAMPLES else ""
     return key + "".join(cards[:OPEN_EXAMPLES]) + rest

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attacked texts worth a look: which to show, and how, with what was changed and what the defence hid."""
+"""Attacked texts worth a look: which to show, and how, with what was changed, and what the defence hid or read."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import starmap
 from typing import NamedTuple
 
 from dualmask.reporting.axes import shown
@@ -14,6 +15,14 @@ from dualmask.text.differences import SHOWN, Span, differences, foreign, joined
 LONGEST = 700  # characters of a text that are shown
 BEFORE_CHANGE = 120  # characters kept before the first change where a text's beginning is left out
 OUTCOMES = {"succeeded": "fooled", "skipped": "wrong from the start"}  # all else held
+
+
+class Distrusted(NamedTuple):
+    """A place that the defence hid from the network, or showed it as another word."""
+
+    start: int
+    end: int
+    read: str | None = None
 
 
 class Side(NamedTuple):
@@ -153,10 +162,13 @@ def answer(label: str, probability: float | None, truth: str) -> str:
 
 
 def hidden_note(result: AttackResult) -> str:
-    if not result.hidden and not result.hidden_after:
-        return ""
-    counts = [len(joined(span[:2] for span in spans)) for spans in (result.hidden or (), result.hidden_after or ())]
-    return f"; hidden places: {counts[0]} before, {counts[1]} after"
+    """How many places the defence hid, and how many it read otherwise, before and after."""
+    found = [[one.read for part in (0, 1) for one in of_part(spans, part)]
+             for spans in (result.hidden, result.hidden_after)]
+    masks = [places.count(None) for places in found]
+    words = [len(places) - count for places, count in zip(found, masks, strict=True)]
+    told = ("hidden places", *masks), ("read otherwise", *words)
+    return "".join(f"; {what}: {before} before, {after} after" for what, before, after in told if before or after)
 
 
 def marked_pair(result: AttackResult) -> tuple[str, str]:
@@ -174,11 +186,14 @@ def parts(text: Text) -> tuple[str, ...]:
     return (text,) if isinstance(text, str) else tuple(text)
 
 
-def of_part(spans: Spans | None, part: int) -> list[Span]:
-    return joined((start, end) for start, end, place in spans or () if place == part)
+def of_part(spans: Spans | None, part: int) -> list[Distrusted]:
+    here = [one for one in spans or () if one[2] == part]
+    masks = joined(one[:2] for one in here if len(one) == 3)
+    words = [Distrusted(*one[:2], one[3]) for one in here if len(one) == 4]
+    return sorted([*starmap(Distrusted, masks), *words], key=lambda one: one[:2])
 
 
-def paragraph(text: str, changed: Sequence[Span], hidden: Sequence[Span], *, known: str, kind: str) -> str:
+def paragraph(text: str, changed: Sequence[Span], hidden: Sequence[Distrusted], *, known: str, kind: str) -> str:
     """A text with its marks; of a long one the part around the first change."""
     start = 0
     if len(text) > LONGEST and changed and changed[0][1] > LONGEST:
@@ -195,12 +210,15 @@ def paragraph(text: str, changed: Sequence[Span], hidden: Sequence[Span], *, kno
     return f'<p dir="auto">{head}{"".join(pieces)}{tail}</p>'
 
 
-def struck(text: str, span: Span, hidden: Sequence[Span], *, known: str) -> str:
-    """A stretch of text with what was hidden of it struck out."""
+def struck(text: str, span: Span, hidden: Sequence[Distrusted], *, known: str) -> str:
+    """A stretch of text with what was hidden of it struck out, and what was read instead beside it."""
     pieces, done = [], span[0]
-    for first, last in clipped(hidden, *span):
-        pieces += [revealed(text[done:first], known), f"<del>{revealed(text[first:last], known)}</del>"]
-        done = last
+    for one in hidden:
+        for first, last in clipped([one[:2]], done, span[1]):
+            word = revealed(text[first:last], known)
+            ends = f"<ins>{shown(one.read)}</ins>" if one.read is not None and last == one.end else ""
+            pieces += [revealed(text[done:first], known), f"<del>{word}</del>" if one.read is None else word + ends]
+            done = last
     return "".join([*pieces, revealed(text[done:span[1]], known)])
 
 
