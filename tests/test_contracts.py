@@ -390,7 +390,8 @@ def test_files_of_another_model_are_found(
     refused(copied)
 
 
-@pytest.mark.parametrize("content", [b"\xff\x00{", b"{", b"5", b"[]", b'"text"', b"null", b"{}", b'{"format": 1}'])
+@pytest.mark.parametrize("content", [b"\xff\x00{", b"{", b"5", b"[]", b'"text"', b"null", b"{}", b'{"format": 1}',
+                                     b"[" * 100_000])
 def test_garbled_descriptions_are_refused(content: bytes, copied: Path) -> None:
     (copied / "dualmask.json").write_bytes(content)
     refused(copied)
@@ -408,6 +409,14 @@ def test_descriptions_with_a_wrong_value_are_refused(key: str, value: object, co
         pytest.skip("any facts will do, and a higher format has a test of its own")
     changed(copied, **{key: value})
     refused(copied)
+
+
+def test_labels_and_hashes_must_be_texts(copied: Path) -> None:
+    hashes = json.loads((copied / "dualmask.json").read_text())["sha256"]
+    changed(copied, sha256=dict.fromkeys(hashes, 5))
+    assert "sha256 has 5" in refused(copied)
+    changed(copied, sha256=hashes, labels=[1, 2])
+    assert "labels has 1" in refused(copied)
 
 
 @pytest.mark.parametrize("key", ["format", "defence", "options", "labels", "max_length", "sha256", "training"])

@@ -2,8 +2,12 @@
 """What "position zero" means for each family of encoders, and that everything else about a model stays the same."""
 
 import copy
+import io
+import json
+import shutil
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -357,6 +361,30 @@ def test_a_folder_without_an_encoder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(EncoderError, match="can't be loaded"):
         load_encoder(tmp_path, ["bad", "good"])
+
+
+@pytest.mark.parametrize(("file", "entries", "told"), [
+    ("config.json", {"model_type": "evil", "auto_map": {"AutoConfig": "evil.E"}},
+     "can't be loaded as an encoder"),
+    ("tokenizer_config.json", {"tokenizer_class": "E", "auto_map": {"AutoTokenizer": ["evil.E", None]}}, ""),
+    ("config.json", {"attn_implementation": "somebody/kernel"}, "code of 'somebody/kernel'"),
+    ("config.json", {"hidden_size": 0}, "can't be loaded"),
+    ("config.json", {"vocab_size": "many"}, "can't be loaded"),
+    ("config.json", {"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}, "can't be loaded"),
+], ids=["model", "tokenizer", "kernel", "no size", "words", "quantised"])
+def test_a_folder_runs_no_code_of_its_own(
+    file: str, entries: dict[str, object], told: str, tiny: Callable[[str], Path], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(tiny("bert"), folder)
+    (folder / "evil.py").write_text(f"import pathlib\npathlib.Path({str(tmp_path / 'ran')!r}).touch()\nclass E: pass\n")
+    config = json.loads((folder / file).read_text()) if (folder / file).is_file() else {}
+    (folder / file).write_text(json.dumps({**config, **entries}))
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 9))  # what the library's question would be answered with
+    with pytest.raises(EncoderError, match=told) if told else nullcontext():
+        load_encoder(folder, ["bad", "good"])
+    assert not (tmp_path / "ran").exists()
 
 
 def test_longer_inputs_than_the_encoder_has_positions_are_refused(any_family: Loaded) -> None:

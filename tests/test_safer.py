@@ -69,7 +69,7 @@ def test_connected_words_are_found_through_others() -> None:
     assert graph.synonyms("good") == ["great"] and graph.synonyms("fine") == ["great", "superb"]
     chain = {"good", "great", "fine", "superb"}
     assert all(graph.component(word) == chain == {*graph.members(word)} for word in chain)
-    assert graph.members("bad") == ("bad", "awful") and graph.members("movie") == ("movie", "plot")
+    assert graph.members("bad") == ("bad", "awful") and graph.members("movie") == ("movie", "x", "plot")
     before = len(pickle.dumps(graph))
     assert graph.members("unheard") == ("unheard",) and not graph.synonyms("unheard")
     assert graph.component("unheard") == {"unheard"} and graph.overlap("unheard", []) == 1
@@ -105,7 +105,7 @@ def test_equally_near_words_come_by_name() -> None:
 def test_capped_sets_of_connected_words_are_equally_large() -> None:
     graph = synonym_graph("shipped", 0.8, 100)
     sample = sorted(graph.component("good"))[::200]
-    assert len(graph.component("good")) > 4000 and {len(graph.members(word)) for word in sample} == {100}
+    assert len(graph.component("good")) == 4341 and {len(graph.members(word)) for word in sample} == {100}
     assert all({*graph.synonyms(word)} < {*graph.members(word)} for word in sample)
     assert {*graph.members("plot")} == graph.component("plot") == {*graph.members("plots")}
 
@@ -114,6 +114,10 @@ def test_no_set_is_cut_at_the_cosine_of_the_preset_for_certificates() -> None:
     threshold = SAFER().options.threshold
     graph = synonym_graph("shipped", threshold, 100)
     assert max(len(graph.component(word)) for word in graph.table.words[::10]) == 80
+    assert graph.overlap_of("a", graph.synonyms("a")) == graph.overlap_of("An", graph.synonyms("an")) == 1
+    capitals = {word.upper() for word in (*graph.synonyms("a"), "gram", "grams", "gs", "rs", "vs")}
+    assert {word for word in (*capitals, "GOOD", "A", "G") if graph.overlap_of(
+        word, graph.synonyms(word.lower())) < 1} == capitals == {"AN", "GRAM", "GRAMS", "GS", "RS", "VS"}
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -140,7 +144,7 @@ def test_overlaps_agree_with_brute_force(seed: int) -> None:
 
 @pytest.mark.parametrize(("written", "core", "great"), [
     ("good", "good", "great"), ("Good,", "good", "Great,"), ("(\"GOOD\")!", "good", "(\"GREAT\")!"),
-    ("well-known.", "well-known", "great."), ("gOOd", "gOOd", "great"), ("...", "", "...great"), ("A", "A", "great"),
+    ("well-known.", "well-known", "great."), ("gOOd", "gOOd", "great"), ("...", "", "...great"), ("A", "a", "Great"),
     ("__it's_", "it's", "__great_"), ("good,bad", "good,bad", "great"),
 ])  # fmt: skip
 def test_cores_and_dress(written: str, core: str, great: str) -> None:
@@ -154,11 +158,25 @@ def test_long_words_take_no_time() -> None:
     assert core_of(hostile) == hostile and core_of("." * 200_000) == "" and dressed("c", f"{hostile}!!") == "c!!"
 
 
-@pytest.mark.parametrize("word", ["a", "2nd", "x,", "'s", "two words", "iPhone", "ß", "12", "ﬁne"])
-def test_words_whose_cases_can_not_be_told_apart_have_no_synonyms(word: str) -> None:
+@pytest.mark.parametrize("word", ["x,", "'s", "two words", "iPhone", "ß", "ﬁne"])
+def test_words_that_are_not_looked_up_as_themselves_have_no_synonyms(word: str) -> None:
     assert not is_regular(word) and is_regular("good") and is_regular("well-known") and is_regular("élan")
     graph = circle(degrees={"good": 0, word: 10})
     assert graph.members("good") == ("good",) and graph.members(word) == (word,)
+
+
+@pytest.mark.parametrize(("word", "shares"), [("a", (1, Fraction(1, 2), 1)), ("2nd", (1, 1, Fraction(1, 2))),
+                                              ("12", (1, Fraction(1, 2), Fraction(1, 2)))])
+def test_what_is_drawn_for_words_without_a_case_is_counted_as_it_is_written(
+    word: str, shares: tuple[Fraction, ...],
+) -> None:
+    """Certificates hold for "an" and "a" as well, though "A" may stand for "An" or for "AN"."""
+    graph = circle(degrees={"an": 0, word: 10})
+    assert not is_regular(word) and set(graph.members("an")) == set(graph.members(word)) == {"an", word}
+    for shape, share in zip(("an", "AN", "An"), shares, strict=True):
+        other = dressed(word, shape)  # what an attacker writes
+        draws = [{dressed(one, written) for one in graph.members(core_of(written))} for written in (shape, other)]
+        assert graph.overlap_of(shape, [word]) == share == Fraction(len(draws[0] & draws[1]), 2)
 
 
 @pytest.mark.parametrize("shape", ["fine", "FINE", "Fine"])
@@ -189,7 +207,7 @@ def test_draws_are_uniform_and_keep_case_and_punctuation(encode: Encode) -> None
 
 
 def test_words_without_synonyms_stay(encode: Encode) -> None:
-    words = ["the", "iPhone", "gOOd", "...", "x", "[MASK]", "12"]
+    words = ["the", "iPhone", "gOOd", "...", "y", "[MASK]", "12"]
     assert words_drawn(circle(), encode, " ".join(words)) == words
 
 
@@ -234,9 +252,9 @@ def shown(classifier: DefendedClassifier, text: Text, count: int) -> list[str]:
 def test_views_are_texts_of_the_sets(tiny: Callable[[str], Path], data: Dataset, vectors: str) -> None:
     views = Counter(shown(guarded(tiny, data, vectors), "the Movie was bad, good", 2000))
     expected = {f"the {one} was {two}, {three}" for one, two, three in product(
-        ("movie", "plot"), ("bad", "awful"), ("good", "great", "fine", "superb"))}
+        ("movie", "x", "plot"), ("bad", "awful"), ("good", "great", "fine", "superb"))}
     assert {view.replace(" ,", ",") for view in views} == expected
-    assert max(views.values()) < 2 * min(views.values())  # 125 each
+    assert max(views.values()) < 2 * min(views.values())  # 83 each
 
 
 def test_training_draws_from_its_generator(encode: Encode, vectors: str) -> None:

@@ -159,8 +159,11 @@ def hopeless(classifier: "DefendedClassifier", options: "CertifyingOptions") -> 
 
     name, rate = classifier.defence.name, getattr(classifier.defence.options, "rate", None)
     least = 1.5 - clopper_pearson(options.draws, options.draws, options.alpha)
-    remedy = "" if rate is None else (f" It takes a rate above {least:.3f}, not {rate}: hide more, as the preset "
-                                      "'certify' does, or give more --draws.")
+    if rate is not None and rate > least:
+        remedy = f" The rate of {rate} would do for longer texts: these are so short that views show too much of them."
+    else:
+        remedy = "" if rate is None else (f" It takes a rate above {least:.3f}, not {rate}: hide more, as the preset "
+                                          "'certify' does, or give more --draws.")
     return (f"nothing can be certified: under '{name}' one changed word outweighs even {options.draws:,} views that "
             f"all agree, in each of these texts.{remedy}")
 

@@ -13,7 +13,7 @@ from dualmask import __version__
 from dualmask.classifier import DefendedClassifier
 from dualmask.defences import DEFENCES
 from dualmask.errors import DualmaskError, ModelFileError, OptionError, ResourceError
-from dualmask.models.encoders import LOADING_ERRORS, load_tokenizer, quiet_transformers
+from dualmask.models.encoders import LOADING_ERRORS, load_tokenizer, quiet_transformers, read_network
 from dualmask.options import make_options
 from dualmask.resources import RESOURCES
 
@@ -106,7 +106,7 @@ def read_description(folder: Path) -> Description:
                              "dualmask.defend().")
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelFileError(f"{path} is not valid JSON ({error}); save or copy the model again.") from error
     if isinstance(values, dict) and isinstance(values.get("format"), int) and values["format"] > FORMAT:
         raise ModelFileError(f"{path} has format {values['format']}; this version reads up to {FORMAT}: "
@@ -129,6 +129,9 @@ def _wrong(values: object) -> str:
     if wrong := [f"{name} is {values[name]!r:.40}" for name, kind in kinds.items()
                  if not isinstance(values[name], kind) or isinstance(values[name], bool)]:
         return "; ".join(wrong)
+    for name, texts in (("labels", values["labels"]), ("sha256", values["sha256"].values())):
+        if odd := [text for text in texts if not isinstance(text, str)]:
+            return f"{name} has {odd[0]!r:.40} where a text was expected"
     hashed = set(values["sha256"])
     plain = all(Path(name).name == name for name in hashed)
     weights = any(name.startswith("model") and name.endswith(".safetensors") for name in hashed)
@@ -145,12 +148,9 @@ def check_file(path: Path, expected: str) -> None:
 
 
 def read_model(folder: Path) -> "PreTrainedModel":
-    import torch
     from transformers import AutoModelForSequenceClassification
 
-    with quiet_transformers():
-        model, report = AutoModelForSequenceClassification.from_pretrained(
-            folder, dtype=torch.float32, output_loading_info=True, local_files_only=True, use_safetensors=True)
+    model, report = read_network(AutoModelForSequenceClassification, folder, output_loading_info=True)
     wrong = {key: found for key in ("missing_keys", "unexpected_keys", "mismatched_keys") if (found := report.get(key))}
     if wrong:
         raise ModelFileError(f"weights and config.json don't fit each other: {wrong}")

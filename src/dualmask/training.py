@@ -52,7 +52,7 @@ def train(
     fitted, held_out = validation_split(data, settings)
     model, tokenizer = load_encoder(encoder, data.labels, seed=settings.seed)
     classifier = DefendedClassifier(model, tokenizer, guard, labels=data.labels, max_length=settings.max_length)
-    classifier.fit_defence(data.train)
+    classifier.fit_defence(fitted)  # what is held out must be new to it: thresholds are set by it
     facts = {"data": data.name, "rows": fingerprint(data), "encoder": str(encoder), "defence": defence,
              "preset": preset, "options": guard.options_as_dict(), "training": asdict(settings)}
     main = is_main_process()  # of several that train together, one writes
@@ -131,6 +131,8 @@ class Run:
         saved = time.monotonic()
         for rows in batches[state.batch:]:
             mine = self.share(rows)
+            world = int(self.accelerator.num_processes)
+            self.portion = len(mine) * world / max(len(rows), world)
             chosen = [examples[row] for row in mine]
             seed_layers(seed, "layers", state.step, *self.rank)
             batch = defence.training_view([example.text for example in chosen], [example.label for example in chosen],
@@ -185,8 +187,9 @@ class Run:
         self.state.megabytes = max(self.state.megabytes, peak_memory(self.accelerator.device))
 
     def backward(self, loss: Tensor) -> None:
+        """Processes' gradients are averaged, so that one with more rows of a batch than another counts for more."""
         with torch.autocast(self.accelerator.device.type, enabled=False):
-            self.accelerator.backward(loss)
+            self.accelerator.backward(loss if self.portion == 1 else loss * self.portion)
 
     @property
     def half_precision(self) -> bool:
@@ -212,8 +215,12 @@ class Run:
     def end_of_epoch(self) -> None:
         """Judge the epoch on held-out texts, keep the best weights, decide whether to go on."""
         state = self.state
-        accuracy = self.classifier.accuracy(self.held_out, defended=self.settings.validate == "defended",
-                                            most=VALIDATION_VIEWS)
+        try:
+            accuracy = self.classifier.accuracy(self.held_out, defended=self.settings.validate == "defended",
+                                                most=VALIDATION_VIEWS)
+        except TimeUp:
+            self.checkpoint()  # resumed, the epoch has no batch left and is judged first
+            raise
         if self.accelerator.num_processes > 1:  # one verdict for all, or some would stop while others wait for them
             accuracy = float(self.accelerator.reduce(torch.tensor(accuracy).to(self.accelerator.device), "mean"))
         ready = self.classifier.defence.is_ready(state.epoch)

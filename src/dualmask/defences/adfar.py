@@ -104,7 +104,9 @@ class ADFAR(RandomViews):
         if not self.is_ready(epoch):
             return examples
         if self._found is None:
-            tried = shuffled(examples, generator)[:part(self.options.share, examples)]
+            recorded = torch.Generator().manual_seed(self.options.noise_seed)  # the same ones in a run that is resumed
+            order = shuffled(examples, recorded if self.options.records else generator)
+            tried = order[:part(self.options.share, examples)]
             self._found = list(self.adversaries.of(tried, generator, classifier))
         plain = [*examples, *self._found]
         self._clean, self._plain = len(examples), len(plain)

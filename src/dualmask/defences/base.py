@@ -55,6 +55,7 @@ class Defence(nn.Module, Method):
     passes: ClassVar[str] = "1"  # a text, with the recommended options
     adds: ClassVar[bool] = False  # examples of its own, in training
     looks_inside: ClassVar[bool] = False  # in training it leads gradients back to words, which must be the text's own
+    trains_head: ClassVar[bool] = True  # the network's own; else nobody can ask the network without the defence
     explainable: ClassVar[bool] = True  # the k-th body token of what the network sees is the text's k-th, or its mask
     certificate: ClassVar[str] = ""  # what a certificate of it is about, in a few words; empty: there is none
 

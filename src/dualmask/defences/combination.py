@@ -89,11 +89,20 @@ class Combined(Defence):
         for part in self.each:
             part.fit(examples, encode)
 
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Each looks at what is its own, and may refuse it."""
+        for place, part in enumerate(self.each):
+            start = f"parts.{place}."
+            part.restore({name.removeprefix(start): value for name, value in state.items() if name.startswith(start)})
+        super().restore(state)  # which tells of what is nobody's
+
     def augment(
         self, examples: Sequence[Example], epoch: int, generator: torch.Generator, classifier: "Classifier",
     ) -> Sequence[Example]:
-        for part in self.each:
-            examples = part.augment(examples, epoch, generator, classifier)
+        """Each with a generator of its own: one that is resumed may draw less than before, and move nobody else."""
+        seeds = torch.randint(2**62, (len(self.each),), generator=generator).tolist()
+        for part, seed in zip(self.each, seeds, strict=True):
+            examples = part.augment(examples, epoch, torch.Generator().manual_seed(seed), classifier)
         return examples
 
     def is_ready(self, epoch: int) -> bool:
@@ -192,6 +201,7 @@ def combined(kinds: tuple[type[Defence], ...]) -> type[Defence]:
     name, words = "+".join(kind.name for kind in kinds), " and ".join(kind.name for kind in kinds)
     return cast(type[Defence], new_class(name, (Combined,), exec_body=lambda body: body.update({
         "__doc__": card_text(kinds, words), "name": name, "family": kinds[0].family, "passes": asked.passes,
+        "trains_head": all(kind.trains_head for kind in kinds),
         "explainable": asked.explainable, "certificate": asked.certificate, "kinds": kinds, "owners": owners,
         "Options": make_dataclass(f"{name} options", option_fields(kinds), frozen=True, kw_only=True),
         "presets": presets_of(kinds)})))

@@ -40,8 +40,8 @@ class FreeLBpp(Ascent):
     Options = FreeLBppOptions
     presets: ClassVar = {
         "recommended": Preset({}, {}),
-        "paper": Preset({}, {"learning_rate": 2e-5, "epochs": 10, "weight_decay": 1e-6}),
-        "thirty": Preset({"steps": 30}, {"learning_rate": 2e-5, "epochs": 10, "weight_decay": 1e-6}),
+        "paper": Preset({}, {"learning_rate": 2e-5, "epochs": 10, "weight_decay": 1e-6, "patience": 0}),
+        "thirty": Preset({"steps": 30}, {"learning_rate": 2e-5, "epochs": 10, "weight_decay": 1e-6, "patience": 0}),
     }
     options: FreeLBppOptions
     bound = 0.0

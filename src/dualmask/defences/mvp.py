@@ -63,6 +63,7 @@ class MVP(Defence):
     name: ClassVar[str] = "mvp"
     family: ClassVar[Family] = "regularisation"
     passes: ClassVar[str] = "4"
+    trains_head: ClassVar[bool] = False
     paper: ClassVar[Paper | None] = Paper(
         "Model-tuning Via Prompts Makes NLP Models Adversarially Robust", "Raman, Maini, Kolter, Lipton, Pruthi",
         "EMNLP 2023", "arXiv:2303.07320")

@@ -57,12 +57,13 @@ class SAFER(RandomTexts):
     words and removes the vectors' main directions first): connected words, of more than 100 the nearest, by their
     angle or, where the table holds none, by the shortest way through it. Looked up is a word without the punctuation
     around it, in lower case, and a substitute takes over both (the release: one mark at the end, cases as they are);
-    words in mixed case or of one letter stay. 100 views answer, where the release draws 2,000 or more, and a
-    certificate rests on a confidence bound, not on the share of the votes less 0.01. It counts words, weakest first.
-    'sets' lets the attacker write any word of P_w, not only the word's own synonyms as in the paper. Synonyms have a
-    cosine of 0.9 or more: no set is cut then, a word and its synonyms have the same one, and any majority certifies
-    against any number of them. 0.8 (preset 'paper') connects 4,339 words of this table, "the" and "was" among them,
-    which costs accuracy and proves little.
+    words in mixed case stay, and one capital letter counts as Capitalised. 100 views answer, where the release draws
+    2,000 or more, and a certificate rests on a confidence bound, not on the share of the votes less 0.01. It counts
+    words, weakest first. 'sets' lets the attacker write any word of P_w, not only the word's own synonyms as in the
+    paper. Synonyms have a cosine of 0.9 or more: no set is cut then, a word and its synonyms have the same one, and
+    any majority certifies against any number of them, but for six words in capitals ("AN": what is drawn for "A" is
+    in another case). 0.8 (preset 'paper') connects 4,341 words of this table, "the" and "was" among them, which costs
+    accuracy and proves little.
     Relations: RanMASK hides words where this one replaces them, and certifies against any word. The certificate means
     nothing against other synonyms than its table's, against typing errors, or against words inside a white-space word.
     """
@@ -128,6 +129,6 @@ class SAFER(RandomTexts):
         if not strict:
             return super().radius(text, share, encode, strict=strict)  # refused: there is no heuristic
         graph, spelling = self.graph(), self.random(encode).spelling
-        cores = [core_of(spelling.word(number)) for number in spelling.read([text])[0].words.tolist()]
+        words = [spelling.word(number) for number in spelling.read([text])[0].words.tolist()]
         choices = graph.synonyms if self.options.against == "synonyms" else graph.members
-        return certified_synonyms([graph.overlap(core, choices(core)) for core in cores], share)
+        return certified_synonyms([graph.overlap_of(word, choices(core_of(word))) for word in words], share)

@@ -96,15 +96,20 @@ def under(
     Options are those of the preset or, where none is named and the model has this defence already, the model's own,
     changed by those given.
     """
-    own = classifier.defence.options_as_dict() if preset is None and has_defence(classifier, name) else {}
+    if not classifier.defence.trains_head:
+        raise OptionError(f"the defence '{classifier.defence.name}' answers by a head of its own and leaves that of "
+                          "the network untrained, so that no other defence can ask it; certify a model of another one.")
+    own = own_options(classifier.defence, name) if preset is None else {}
     defence = build_defence(name, preset=preset, options={**own, **(options or {})})
     check_votes(defence)
     return DefendedClassifier(classifier.model, classifier.encode.tokenizer, defence, labels=classifier.labels,
                               max_length=classifier.encode.max_length, facts=classifier.facts).to(classifier.device)
 
 
-def has_defence(classifier: DefendedClassifier, name: str) -> bool:
-    return classifier.defence.name == DEFENCES.find(name).name
+def own_options(defence: Defence, name: str) -> dict[str, object]:
+    """The model's, if it has the defence of this name, alone or as the one of several that decides what is asked."""
+    wanted = DEFENCES.find(name).name
+    return next((one.options_as_dict() for one in (defence, defence.asker) if one.name == wanted), {})
 
 
 def prover_of(classifier: DefendedClassifier) -> "type[Vote | Enumeration]":

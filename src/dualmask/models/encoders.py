@@ -2,27 +2,30 @@
 """Encoders with a classification head, and how each family is told where a token stands."""
 
 import inspect
+import json
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from dualmask.errors import EncoderError, OptionError
-from dualmask.models.first_token import first_token_only, shorten
+from dualmask.models.first_token import first_token_only, remade, shorten
 from dualmask.seeds import seed_layers
 from dualmask.text.encoding import Batch, MaskPosition
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-LOADING_ERRORS = (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError)
+LOADING_ERRORS = (ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, OSError, RuntimeError,
+                  SafetensorError, StrictDataclassError, TypeError, ValueError)  # of folders with whatever is in them
 ZERO = -1  # the position id of a token whose position embedding is the zero vector
 ABSOLUTE = ("bert", "camembert", "distilbert", "electra", "mpnet", "roberta", "xlm-roberta")
 RELATIVE = ("deberta", "deberta-v2", "modernbert")  # no absolute embedding to zero; see docs/ddm.md
@@ -40,12 +43,15 @@ class ZeroablePositions(nn.Embedding):
         return super().forward(input.clamp(min=0)).masked_fill((input == ZERO)[..., None], 0.0)
 
 
-@lru_cache(maxsize=1)
-def _mask_blind_mpnet() -> type[nn.Module]:
-    from transformers.models.mpnet.modeling_mpnet import MPNetEncoder
+@cache
+def _mask_blind(kind: type[nn.Module]) -> type[nn.Module]:
+    if hasattr(kind, "mask_blind"):
+        return kind
 
-    class MaskBlindMPNetEncoder(MPNetEncoder):
+    class MaskBlindMPNetEncoder(kind):  # type: ignore[valid-type,misc]
         """MPNet's relative bias read off the given positions, and none to or from a token at position `ZERO`."""
+
+        mask_blind = True
 
         def compute_position_bias(self, x: Tensor, position_ids: Tensor | None = None, num_buckets: int = 32) -> Tensor:
             places: Tensor = asked.positions
@@ -55,6 +61,9 @@ def _mask_blind_mpnet() -> type[nn.Module]:
             nowhere = places == ZERO
             blind = nowhere[:, None, :] | nowhere[:, :, None]
             return bias.masked_fill(blind[..., None], 0.0).permute(0, 3, 1, 2)  # (rows, heads, queries, keys)
+
+        def __reduce_ex__(self, protocol: Any) -> Any:
+            return remade, (kind, self.__dict__.copy(), _mask_blind)
 
     return MaskBlindMPNetEncoder
 
@@ -70,14 +79,33 @@ def load_encoder(
     folder = resolve(str(name), kind="encoder")
     seed_layers(seed, "head")
     try:
-        with quiet_transformers():  # a new head is what we ask for; the loader would warn about it
-            model = AutoModelForSequenceClassification.from_pretrained(
-                folder, id2label=dict(enumerate(labels)), label2id={label: i for i, label in enumerate(labels)},
-                num_labels=len(labels), dtype=torch.float32, use_safetensors=True, ignore_mismatched_sizes=True)
+        model: PreTrainedModel = read_network(
+            AutoModelForSequenceClassification, folder, id2label=dict(enumerate(labels)), num_labels=len(labels),
+            label2id={label: i for i, label in enumerate(labels)}, ignore_mismatched_sizes=True)
     except LOADING_ERRORS as error:
         raise EncoderError(f"'{name}' can't be loaded as an encoder: {error}. Give the folder of a whole model with "
                            "config.json, model.safetensors and its tokenizer.") from error
     return model, load_tokenizer(folder)
+
+
+def read_network(kind: Any, folder: Path, **settings: object) -> Any:
+    """A folder's network, out of safetensors and by the library's own code: a model that is given must not run any."""
+    check_config(folder)
+    with quiet_transformers():  # a new head is what we ask for; the loader would warn about it
+        return kind.from_pretrained(folder, dtype=torch.float32, use_safetensors=True, local_files_only=True,
+                                    trust_remote_code=False, **settings)
+
+
+def check_config(folder: Path) -> None:
+    """Refuse attention that would be fetched as code from a repository, which trust_remote_code says nothing about."""
+    path = folder / "config.json"
+    if not path.is_file():
+        return  # the loader says so
+    config = json.loads(path.read_text(encoding="utf-8"))
+    named = [config.get(name) for name in ("attn_implementation", "_attn_implementation")]
+    if kernels := [name for name in named if "/" in str(name)]:
+        raise ValueError(f"config.json asks for attention by the code of '{kernels[0]}', which is not run here; "
+                         "remove that entry")
 
 
 def load_tokenizer(folder: Path) -> "PreTrainedTokenizerBase":
@@ -88,7 +116,7 @@ def load_tokenizer(folder: Path) -> "PreTrainedTokenizerBase":
         raise EncoderError(f"{folder} holds no tokenizer (tokenizer.json, vocab.* or *.model); copy it there, or save "
                            "it with tokenizer.save_pretrained().")
     try:
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except LOADING_ERRORS as error:
         raise EncoderError(f"the tokenizer in {folder} can't be loaded: {error}. Copy or save it again.") from error
 
@@ -120,7 +148,8 @@ def prepare(model: "PreTrainedModel") -> None:
     if table is not None:
         table.__class__ = ZeroablePositions
     if family == "mpnet" and table is not None:
-        cast(Any, model.base_model).encoder.__class__ = _mask_blind_mpnet()
+        encoder = cast(Any, model.base_model).encoder
+        encoder.__class__ = _mask_blind(type(encoder))  # type: ignore[arg-type]
     shorten(model)
 
 

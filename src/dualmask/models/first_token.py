@@ -2,7 +2,7 @@
 """Classifiers read the first token only, so at inference the last layer need not compute the others."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
@@ -72,15 +72,17 @@ def _short_layer(kind: type[nn.Module]) -> type[nn.Module]:
             return self.feed_forward_chunk(self.attention.output(found.transpose(1, 2).flatten(2), first))
 
         def __reduce_ex__(self, protocol: Any) -> Any:
-            return _remade, (kind, self.__dict__.copy())  # this class has no place to be imported from
+            return remade, (kind, self.__dict__.copy(), _short_layer)
 
     ShortLayer.__name__ = kind.__name__  # reports about the model show its own layers
     return ShortLayer
 
 
-def _remade(kind: type[nn.Module], state: dict[str, Any]) -> nn.Module:
-    """A pickled or copied layer."""
+def remade(
+    kind: type[nn.Module], state: dict[str, Any], change: Callable[[type[nn.Module]], type[nn.Module]],
+) -> nn.Module:
+    """A pickled or copied module whose class was made from a library's, and has no place to be imported from."""
     layer = kind.__new__(kind)
     layer.__setstate__(state)  # type: ignore[no-untyped-call]
-    layer.__class__ = _short_layer(kind)  # type: ignore[arg-type]
+    layer.__class__ = change(kind)
     return layer

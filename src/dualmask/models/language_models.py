@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from dualmask.errors import EncoderError, ModelFileError, ResourceError
-from dualmask.models.encoders import LOADING_ERRORS, load_tokenizer, quiet_transformers
+from dualmask.models.encoders import LOADING_ERRORS, load_tokenizer, read_network
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -139,9 +139,8 @@ def _load(folder: Path, name: str) -> tuple["PreTrainedModel", list[str]]:
 
     try:
         # A missing head is drawn from the global generator, whose state belongs to others.
-        with quiet_transformers(), torch.random.fork_rng(devices=[]):
-            model, report = AutoModelForMaskedLM.from_pretrained(
-                folder, dtype=torch.float32, output_loading_info=True, use_safetensors=True)
+        with torch.random.fork_rng(devices=[]):
+            model, report = read_network(AutoModelForMaskedLM, folder, output_loading_info=True)
     except LOADING_ERRORS as error:
         raise EncoderError(f"'{name}' can't be loaded as a masked language model: {error}") from error
     return model.eval().requires_grad_(False), sorted(report["missing_keys"])

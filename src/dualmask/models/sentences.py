@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dualmask.errors import EncoderError, ResourceError
-from dualmask.models.encoders import LOADING_ERRORS, load_tokenizer, longest_input, model_inputs, quiet_transformers
+from dualmask.models.encoders import LOADING_ERRORS, load_tokenizer, longest_input, model_inputs, read_network
 from dualmask.text.encoding import Batch, Encode, length_batches, readable
 
 if TYPE_CHECKING:
@@ -107,9 +107,7 @@ def _load(name: str) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
 
     folder = resolve(name, kind="encoder")
     try:
-        with quiet_transformers():
-            model, report = AutoModel.from_pretrained(
-                folder, dtype=torch.float32, output_loading_info=True, use_safetensors=True)
+        model, report = read_network(AutoModel, folder, output_loading_info=True)
     except LOADING_ERRORS as error:
         raise EncoderError(f"'{name}' can't be loaded as a sentence encoder: {error}. Give the folder of a whole model "
                            "with config.json, model.safetensors and its tokenizer.") from error

@@ -4,6 +4,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import numpy as np
@@ -67,6 +68,9 @@ class Batch:
                 if isinstance(value := getattr(self, f.name), Tensor) and value.dim() == 2}
 
 
+SETTING = Lock()  # how to cut and pad is told a tokenizer before it is asked, and several threads may ask one
+
+
 class Encode:
     """Tokenises texts into a padded `Batch`.
 
@@ -118,11 +122,12 @@ class Encode:
 
     def pieces(self, texts: Sequence[Text], *, max_length: int | None = None) -> "list[Encoding]":
         """Each text's tokens, cut but not padded, straight from the tokenizer's core: the quickest way to ids."""
-        core = self.tokenizer.backend_tokenizer
-        core.encode_special_tokens = self.literal
-        core.no_padding()
-        core.enable_truncation(max_length=max_length or self.max_length)
-        return cast("list[Encoding]", core.encode_batch_fast(self._of_one_kind(texts)))
+        core, clean = self.tokenizer.backend_tokenizer, self._of_one_kind(texts)
+        with SETTING:
+            core.encode_special_tokens = self.literal
+            core.no_padding()
+            core.enable_truncation(max_length=max_length or self.max_length)
+            return cast("list[Encoding]", core.encode_batch_fast(clean))
 
     def padded(self, pieces: "Sequence[Encoding]") -> Batch:
         """Rows of tokens that `pieces` gave, as one batch."""
@@ -153,10 +158,11 @@ class Encode:
         clean = self._of_one_kind(texts)
         firsts = [text if isinstance(text, str) else text[0] for text in clean]
         pairs = [text[1] for text in clean if not isinstance(text, str)]
-        return cast("BatchEncoding", self.tokenizer(
-            firsts, pairs or None, truncation=True, max_length=max_length or self.max_length, padding=True,
-            padding_side="right", return_token_type_ids=True, return_attention_mask=True,
-            return_special_tokens_mask=True, split_special_tokens=self.literal))
+        with SETTING:
+            return cast("BatchEncoding", self.tokenizer(
+                firsts, pairs or None, truncation=True, max_length=max_length or self.max_length, padding=True,
+                padding_side="right", return_token_type_ids=True, return_attention_mask=True,
+                return_special_tokens_mask=True, split_special_tokens=self.literal))
 
     def _of_one_kind(self, texts: Sequence[Text]) -> list[Text]:
         clean = [readable(text) for text in texts]

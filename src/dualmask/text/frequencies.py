@@ -60,4 +60,4 @@ class WordCounts(nn.Module):
     def percentile(self, share: float) -> float:
         """The phi that this share of the words lies below, between neighbours by proportion; 0 without words."""
         check_shares(share=share)
-        return float(np.quantile(np.log1p(self.counts.cpu().numpy()), share)) if len(self.counts) else 0.0
+        return float(np.quantile([*map(log1p, self.counts.tolist())], share)) if len(self.counts) else 0.0

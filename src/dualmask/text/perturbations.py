@@ -32,7 +32,7 @@ _CORE = re.compile(r"[^\W_](?:.*[^\W_])?", re.DOTALL)  # from the first letter o
 class SynonymGraph:
     """Words of a table, synonyms from a cosine of `threshold` on; what was worked out about them is remembered.
 
-    Words are lower-case. Those whose cases can't be told apart (one letter, digits) have no synonyms here, like words
+    Words are lower-case. Those that are not looked up as themselves in every case have no synonyms here, like words
     that the table doesn't know; about these nothing is kept, since there is no end to them.
     """
 
@@ -45,11 +45,11 @@ class SynonymGraph:
 
     def near(self, word: str) -> dict[str, int]:
         """All words that the table has beside this one, in either direction, nearest first, with their angles."""
-        if word not in self.table or not is_regular(word):
+        if word not in self.table or not is_found(word):
             return {}
         if word not in self._near:
             all_of_them = self.table.neighbours(word, most=len(self.table))
-            self._near[word] = {other: angle(cosine) for other, cosine in all_of_them if is_regular(other)}
+            self._near[word] = {other: angle(cosine) for other, cosine in all_of_them if is_found(other)}
         return self._near[word]
 
     def synonyms(self, word: str) -> list[str]:
@@ -97,6 +97,21 @@ class SynonymGraph:
         own = {*self.members(word)}
         return min((Fraction(len(own.intersection(theirs)), max(len(own), len(theirs)))
                     for theirs in map(self.members, others)), default=Fraction(1))
+
+    def overlap_of(self, written: str, others: Iterable[str]) -> Fraction:
+        """The same of a word in its dress, which each of the others takes over.
+
+        Where a case can't be told it goes by how draws are written: "A" for "AN" is drawn for like a Capitalised word.
+        """
+        core, others = core_of(written), list(others)
+        if all(map(is_regular, (core, *others))):
+            return self.overlap(core, others)
+        own = self._forms(written)
+        return min((Fraction(len(own & theirs), max(len(own), len(theirs)))
+                    for theirs in (self._forms(dressed(other, written)) for other in others)), default=Fraction(1))
+
+    def _forms(self, written: str) -> set[str]:
+        return {dressed(member, written) for member in self.members(core_of(written))}
 
 
 class RandomSynonyms:
@@ -179,13 +194,18 @@ def core_of(written: str) -> str:
     A word in none of the three cases ("iPhone") stands for itself alone, as it is.
     """
     core = _undressed(written)[1]
-    return core.lower() if in_case_of(core.lower(), core) == core else core
+    return core.lower() if cased(core.lower(), core) == core else core
 
 
 def dressed(word: str, model: str) -> str:
     """A word in the case of another, between the same punctuation; the other's own core gives the other back."""
     before, core, after = _undressed(model)
-    return before + in_case_of(word, core) + after
+    return before + cased(word, core) + after
+
+
+def cased(word: str, model: str) -> str:
+    """A word in the case of another, of which one capital letter counts as Capitalised."""
+    return word.capitalize() if len(model) == 1 and model.isupper() else in_case_of(word, model)
 
 
 def _undressed(written: str) -> tuple[str, str, str]:
@@ -196,11 +216,15 @@ def _undressed(written: str) -> tuple[str, str, str]:
 
 
 @lru_cache(maxsize=1 << 17)
+def is_found(word: str) -> bool:
+    """Whether a word is one word in any text, and is looked up as itself in its every case."""
+    return word.split() == [word] and all(core_of(cased(word, shape)) == word for shape in SHAPES)
+
+
+@lru_cache(maxsize=1 << 17)
 def is_regular(word: str) -> bool:
-    """Whether a word is one word in any text and can be told from its every case, so that sets of words carry over."""
-    forms = [in_case_of(word, shape) for shape in SHAPES]
-    return word.split() == [word] and all(
-        core_of(form) == word and in_case_of("ab", form) == shape for form, shape in zip(forms, SHAPES, strict=True))
+    """Whether its case can be told as well, which that of one letter can't, so that sets of words carry over."""
+    return is_found(word) and all(cased("ab", cased(word, shape)) == shape for shape in SHAPES)
 
 
 def angle(cosine: float) -> int:
