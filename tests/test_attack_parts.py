@@ -41,8 +41,15 @@ from dualmask.attacks.constraints import (
     unchanged,
     up_to_rate,
 )
-from dualmask.attacks.gradients import EmbeddingOracle, FlipOracle, GradientOracle, gains_of, word_table
-from dualmask.attacks.hotflip import NeighbourFlips, VocabularyFlips
+from dualmask.attacks.gradients import (
+    EmbeddingOracle,
+    FlipOracle,
+    GradientOracle,
+    HarmfulSynonyms,
+    gains_of,
+    word_table,
+)
+from dualmask.attacks.hotflip import VocabularyFlips
 from dualmask.attacks.moves import Moves
 from dualmask.attacks.oracles import Filled, LanguageModelOracle, SentenceOracle
 from dualmask.attacks.pieces import Pieces, likeliest, piece_marks
@@ -873,27 +880,27 @@ def test_the_gain_of_an_exchange_is_a_product(tiny: Callable[[str], Path], data:
     text = "the unable movie was good and dull"
     problem = Problem(Words(text), 0, streams=Streams(0), terms=Terms())
     pool = [(1, "rare"), (2, "unable"), (4, "bad"), (6, "superb"), (6, "dull")]
-    found = driven(gains_of(problem, problem.original, pool), white_box_oracles(classifier))
+    read, found = driven(gains_of(problem, problem.original, pool), white_box_oracles(classifier))
     gradient = GradientOracle(classifier).answers([(text, 0)])[0].word_vectors(problem.original)
     words = [*text.split(), "rare", "bad", "superb"]
     embed = dict(zip(words, EmbeddingOracle(classifier).answers(words), strict=True))
     expected = [float((embed[new] - embed[problem.original[place]]) @ gradient[place]) for place, new in pool]
     assert found == pytest.approx(expected, rel=1e-3, abs=1e-4) and found[-1] == 0
-    assert driven(gains_of(problem, problem.original, []), {}) == []
+    assert read == pool and driven(gains_of(problem, problem.original, []), {}) == ([], [])
 
 
 def test_neighbour_flips_are_the_most_harmful_neighbours(tiny: Callable[[str], Path], data: Dataset) -> None:
     classifier = tiny_classifier(tiny("bert"), "plain", data)
     problem = Problem(Words("the Good movie was dull"), 0, streams=Streams(0), terms=Terms())
     table = Synonyms(NEAR)
-    oracles = white_box_oracles(classifier)
+    oracles, rules = white_box_oracles(classifier), [NearWords(table, 0.8)]
     pool = [(place, new.capitalize() if place == 1 else new) for place, word in enumerate(problem.original.words)
             for new, cosine in table.neighbours(word.lower()) if cosine >= 0.8]
-    gains = driven(gains_of(problem, problem.original, pool), oracles)
+    _, gains = driven(gains_of(problem, problem.original, pool), oracles)
     best = [exchange for _, exchange in sorted(zip([-gain for gain in gains], pool, strict=True))]
-    found = driven(NeighbourFlips(table, 0.8, most=3)(problem, problem.original, range(5)), oracles)
+    found = driven(HarmfulSynonyms(table, rules, most=3)(problem, problem.original, range(5)), oracles)
     assert found == best[:3]
-    some = driven(NeighbourFlips(table, 0.8, most=3)(problem, problem.original, [4]), oracles)
+    some = driven(HarmfulSynonyms(table, rules, most=3)(problem, problem.original, [4]), oracles)
     assert some == [exchange for exchange in best if exchange[0] == 4][:3]
 
 
@@ -933,7 +940,7 @@ def test_fgpm_takes_the_largest_projection_each_time(tiny: Callable[[str], Path]
     for asked in problem.log[1:]:
         pool = [(place, new) for place, word in enumerate(Words(text).words) if word not in stop_words("fgpm")
                 for new, _ in table.neighbours(word, 4) if new != current[place] and (place, new) not in used]
-        gains = driven(gains_of(problem, current, pool), oracles)
+        _, gains = driven(gains_of(problem, current, pool), oracles)
         ranked = [exchange for _, exchange in sorted(zip([-gain for gain in gains], pool, strict=True))]
         best = next(exchange for exchange in ranked
                     if current.replaced(*exchange).differing(Words(text)) <= math.ceil(len(current) * 0.5))

@@ -217,7 +217,9 @@ class Engine:
             return Ending(one.problem, stopped="attack-error", reason=f"{type(error).__name__}: {error}")
         finally:
             one.problem.seconds += time.perf_counter() - began
-        if one.problem.seconds > one.problem.terms.seconds:
+        problem = one.problem
+        won = problem.best.fooled and problem.best.words is not problem.original  # it has only to be confirmed
+        if problem.seconds > problem.terms.seconds and not won:
             one.steps.close()
             return Ending(one.problem, stopped="out-of-time")
         return None

@@ -8,7 +8,7 @@ from typing import ClassVar
 from dualmask.attacks.base import Attack, AttackOptions, Family
 from dualmask.attacks.constraints import unchanged
 from dualmask.attacks.engine import Oracle
-from dualmask.attacks.gradients import EmbeddingOracle, GradientOracle, gains_of, white_box
+from dualmask.attacks.gradients import EmbeddingOracle, GradientOracle, by_harm, white_box
 from dualmask.attacks.moves import Editable, Proposals, Transformation
 from dualmask.attacks.problem import Answer, Problem, Steps
 from dualmask.attacks.transformations import near_words
@@ -73,8 +73,8 @@ class FGPM(Attack):
         current, used = problem.start, set[tuple[int, str]]()
         for _ in range(self.options.steps):
             pool = [one for one in self.pool(problem.original, current.words) if one not in used]
-            gains = yield from gains_of(problem, current.words, pool)
-            chosen = yield from self._first_allowed(problem, current.words, [pool[r] for r in problem.order(gains)])
+            ranked = yield from by_harm(problem, current.words, pool)
+            chosen = yield from self._first_allowed(problem, current.words, ranked)
             if chosen is None or problem.spent:
                 break
             used.add((chosen.newest.start, chosen[chosen.newest.start]))

@@ -3,7 +3,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -12,9 +12,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from dualmask.attacks.hidden import view_spans
-from dualmask.attacks.moves import Proposals
-from dualmask.attacks.pieces import PIECE_MARKS, piece_marks, tokens_of
+from dualmask.attacks.moves import Constraint, Moves, Proposals
+from dualmask.attacks.pieces import BYTE_LEVEL, PIECE_MARKS, piece_marks, tokens_of
 from dualmask.attacks.problem import Problem, Question, Steps
+from dualmask.attacks.transformations import near_words
 from dualmask.classifier import DefendedClassifier
 from dualmask.errors import OptionError
 from dualmask.models.victim import Victim
@@ -23,9 +24,13 @@ from dualmask.text.examples import Text
 from dualmask.text.words import Words
 from dualmask.views import evaluating
 
+if TYPE_CHECKING:
+    from dualmask.text.synonyms import Synonyms
+
 Item = tuple[Text, int]  # a text and the label against which the odds are to rise
 Vectors = NDArray[np.float32]
 VIEWS = 8  # of a defence that votes, behind a gradient
+AT_ONCE = 32  # exchanges that rules look at together
 
 
 def white_box(victim: Victim, attack: str) -> DefendedClassifier:
@@ -141,11 +146,18 @@ class EmbeddingOracle:
     def __init__(self, classifier: DefendedClassifier) -> None:
         self.classifier = classifier
 
+    @cached_property
+    def _space(self) -> str:
+        """What stands before a word in a text, where the vocabulary has another token for it then."""
+        tokenizer = self.classifier.encode.tokenizer
+        tokens = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+        return " " if piece_marks([str(token) for token in tokens])[0] == BYTE_LEVEL else ""
+
     def lengths(self, items: Sequence[str]) -> list[int]:
         return [1] * len(items)
 
     def answers(self, items: Sequence[str]) -> list[Vectors]:
-        batch = as_read(self.classifier, items)
+        batch = as_read(self.classifier, [self._space + word for word in items])
         found = embedded(self.classifier, batch.input_ids)
         counts = batch.body.to(found.device).sum(dim=1, keepdim=True)
         total = (found * batch.body.to(found.device)[..., None]).sum(dim=1)
@@ -201,13 +213,42 @@ class FlipOracle(GradientOracle):
         return found
 
 
-def gains_of(problem: Problem, current: Words, pool: Proposals) -> Steps[list[float]]:
-    """(new embedding - old embedding) times the gradient at the old word, for each exchange."""
+def gains_of(problem: Problem, current: Words, pool: Proposals) -> Steps[tuple[Proposals, list[float]]]:
+    """(new embedding - old embedding) times the gradient at the old word, for each exchange of a word that is read.
+
+    One of a word that is cut off would gain nothing, and so come before all that lose.
+    """
     if not pool:
-        return []
+        return [], []
     gradient = yield from problem.slope("gradients", current)
     slopes = gradient.word_vectors(current)
-    old = yield Question("embeddings", [current[place] for place, _ in pool])
-    new = yield Question("embeddings", [word for _, word in pool])
-    return [float(np.dot(after - before, slopes[place]))
-            for (place, _), before, after in zip(pool, old, new, strict=True)]
+    read = [(place, word) for place, word in pool if tokens_of(gradient.starts, gradient.ends, *current.spans[place])]
+    old = yield Question("embeddings", [current[place] for place, _ in read])
+    new = yield Question("embeddings", [word for _, word in read])
+    return read, [float(np.dot(after - before, slopes[place]))
+                  for (place, _), before, after in zip(read, old, new, strict=True)]
+
+
+def by_harm(problem: Problem, current: Words, pool: Proposals) -> Steps[Proposals]:
+    """The most harmful exchanges first."""
+    read, gains = yield from gains_of(problem, current, pool)
+    return [read[rank] for rank in problem.order(gains)]
+
+
+class HarmfulSynonyms:
+    """The most harmful exchanges for synonyms among those that its rules allow, looked at in turn until enough are."""
+
+    def __init__(self, table: "Synonyms", rules: Sequence[Constraint], *, most: int) -> None:
+        self.table, self.rules, self.most = table, Moves((), rules, ()), most
+
+    def __call__(self, problem: Problem, current: Words, places: Sequence[int]) -> Steps[Proposals]:
+        pool = [(place, word) for place in places for word, _ in near_words(self.table, current[place])]
+        ranked = yield from by_harm(problem, current, pool)
+        found: Proposals = []
+        for start in range(0, len(ranked), AT_ONCE):
+            candidates = [current.replaced(*exchange) for exchange in ranked[start:start + AT_ONCE]]
+            allowed = yield from self.rules.allowed(problem, candidates, current)
+            found += [(place, words[place]) for words in allowed for place in words.newest]
+            if len(found) >= self.most:
+                break
+        return found[:self.most]

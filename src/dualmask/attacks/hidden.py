@@ -191,9 +191,11 @@ def by_swapping(problem: Problem, moves: Moves) -> Steps[list[int]]:
         if problem.spent:
             break
         candidates = yield from moves.candidates(problem, text, [here])
-        rows = yield from problem.probe(candidates)
+        answers = yield from problem.ask(candidates)
         order.append(first[here])
-        gains.append(max(map(problem.score, rows), default=problem.start.score))
+        gains.append(max((answer.score for answer in answers), default=problem.start.score))
+        if any(answer.fooled for answer in answers):
+            return [first[here]]
     return [order[rank] for rank in problem.order(gains)]
 
 
@@ -201,6 +203,8 @@ def in_rounds(problem: Problem, moves: Moves, ranking: Ranking) -> Steps[Answer]
     """Greedy again and again, each time from what it came to: when masks have moved, other edits are allowed."""
     while True:
         answer = yield from greedy(problem, moves, ranking)
+        if problem.best.fooled and not answer.fooled:  # found while words were ranked, and no query left
+            return problem.best
         if answer is problem.start or answer.fooled or problem.spent:
             return answer
         problem.start = answer

@@ -3,24 +3,27 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from dualmask.attacks.base import Attack, AttackOptions, Family
 from dualmask.attacks.constraints import NearWords, SamePart
 from dualmask.attacks.engine import Oracle
-from dualmask.attacks.gradients import EmbeddingOracle, FlipOracle, Flips, GradientOracle, gains_of, white_box
+from dualmask.attacks.gradients import (
+    EmbeddingOracle,
+    FlipOracle,
+    Flips,
+    GradientOracle,
+    HarmfulSynonyms,
+    white_box,
+)
 from dualmask.attacks.moves import Constraint, Proposals, Transformation
 from dualmask.attacks.pieces import tokens_of
 from dualmask.attacks.problem import Answer, Problem, Steps
 from dualmask.attacks.searches import beam
-from dualmask.attacks.transformations import near_words
 from dualmask.cards import Paper, Preset
 from dualmask.models.victim import Victim
 from dualmask.options import least
 from dualmask.text.words import Words
-
-if TYPE_CHECKING:
-    from dualmask.text.synonyms import Synonyms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +75,7 @@ class HotFlip(Attack):
     def transformations(self) -> Sequence[Transformation]:
         if self.options.pool == "vocabulary":
             return [VocabularyFlips(self.options.flips)]
-        return [NeighbourFlips(self.synonyms(self.options.synonyms), self.options.cosine, most=self.options.flips)]
+        return [HarmfulSynonyms(self.synonyms(self.options.synonyms), self.constraints(), most=self.options.flips)]
 
     def constraints(self) -> Sequence[Constraint]:
         table = self.synonyms(self.options.synonyms)
@@ -98,17 +101,3 @@ class VocabularyFlips:
                 found += [(gain, place, word) for gain, word in pairs]
         found.sort(key=lambda flip: (-flip[0], *flip[1:]))
         return [(place, word) for _, place, word in found[:self.most]]
-
-
-class NeighbourFlips:
-    """The most harmful exchanges for near synonyms."""
-
-    def __init__(self, table: "Synonyms", least: float, *, most: int) -> None:
-        self.table, self.least, self.most = table, least, most
-
-    def __call__(self, problem: Problem, current: Words, places: Sequence[int]) -> Steps[Proposals]:
-        pool = [(place, word) for place in places
-                for word, cosine in near_words(self.table, current[place]) if cosine >= self.least]
-        gains = yield from gains_of(problem, current, pool)
-        order = problem.order(gains)
-        return [pool[rank] for rank in order[:self.most]]

@@ -7,7 +7,8 @@ from itertools import islice
 
 from dualmask.text.words import word_count
 
-PIECE_MARKS = "\u0120\u2581"  # what byte-level and sentence-piece vocabularies put in front of a word
+BYTE_LEVEL = "\u0120"
+PIECE_MARKS = BYTE_LEVEL + "\u2581"  # what byte-level and sentence-piece vocabularies put in front of a word
 TRIED = 1 << 16  # combinations looked at for one word: many pieces with few sensible ones would take for ever
 
 

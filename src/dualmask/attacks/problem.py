@@ -14,7 +14,7 @@ from dualmask.text.columns import Text
 from dualmask.text.words import Words
 
 T = TypeVar("T")
-NOTHING = 1e-12  # a probability of 0, as servers that round it off give it
+NOTHING = 1e-38  # a probability of 0, as servers that round it off give it; less than a network gives
 Row: TypeAlias = tuple[float, ...]  # the victim's probabilities for one text
 
 
@@ -127,8 +127,8 @@ class Problem:
         return self.queries + self.terms.cost > self.terms.queries
 
     def begin(self) -> Steps[Answer]:
-        """The first look at the original, which counts as a query."""
-        row = self.first = (yield from self.probe([self.original]))[0]
+        """The first look at the original, which counts as a query and is had in any case."""
+        row = self.first = (yield from self._rows([self.original], any_budget=True))[0]
         if self.terms.judge != "victim":
             self.first = yield from self.confirm(self.original)
         if self.label >= len(row):
@@ -142,10 +142,24 @@ class Problem:
         rows = yield from self._rows(candidates)
         answers = [Answer(words, self.score(row), row.index(max(row)) != self.label)
                    for words, row in zip(candidates, rows, strict=False)]
+        if self.terms.judge != "victim" and not self.terms.fresh:
+            answers = yield from self._judged(answers)
         for answer in answers:
             if (answer.fooled, answer.score) > (self.best.fooled, self.best.score):
                 self.best = answer
         return answers
+
+    def _judged(self, answers: Sequence[Answer]) -> Steps[list[Answer]]:
+        """What looks like a success to a mean of draws is one if the judge says so; else the search has to go on."""
+        doubtful = [answer.words for answer in answers if answer.fooled]
+        if not doubtful:
+            return list(answers)
+        self.queries += len(doubtful)
+        self.rows += len(doubtful)
+        rows: list[Row] = yield Question(self.terms.judge, self._items([words.value for words in doubtful]))
+        said = iter(rows)
+        return [answer._replace(fooled=(row := next(said)).index(max(row)) != self.label) if answer.fooled else answer
+                for answer in answers]
 
     def probe(self, texts: Sequence[Words]) -> Steps[list[Row]]:
         """Probabilities for texts that only tell something, e.g. how much a word matters; counted, never an answer."""
@@ -162,8 +176,8 @@ class Problem:
         self.gradients += 1
         return (yield Question(oracle, [(words.value, self.label)]))[0]
 
-    def _rows(self, texts: Sequence[Words]) -> Steps[list[Row]]:
-        if self.queries + len(texts) * self.terms.cost > self.terms.queries:
+    def _rows(self, texts: Sequence[Words], *, any_budget: bool = False) -> Steps[list[Row]]:
+        if self.queries + len(texts) * self.terms.cost > self.terms.queries and not any_budget:
             texts = texts[:max(0, (int(self.terms.queries) - self.queries) // self.terms.cost)]
         self.queries += len(texts) * self.terms.cost
         if self.log is not None:

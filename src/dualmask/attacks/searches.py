@@ -68,6 +68,8 @@ def beam(problem: Problem, moves: Moves, *, width: int) -> Steps[Answer]:
         candidates: list[Words] = []
         for member in front:
             candidates += yield from moves.candidates(problem, member.words)
+        if problem.terms.tolerance:  # two edits in either order make one text; TextAttack keeps both
+            candidates = list({words.text: words for words in candidates}.values())
         answers = problem.ranked((yield from problem.ask(candidates)))
         if not answers:
             break

@@ -3,25 +3,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from dualmask.attacks.base import Attack, AttackOptions, Family
 from dualmask.attacks.constraints import NearWords, SamePart
 from dualmask.attacks.engine import Oracle
-from dualmask.attacks.gradients import EmbeddingOracle, GradientOracle, gains_of, white_box
-from dualmask.attacks.hidden import Shown, asked
-from dualmask.attacks.moves import Constraint, Moves, Proposals, Transformation
+from dualmask.attacks.gradients import EmbeddingOracle, GradientOracle, HarmfulSynonyms, white_box
+from dualmask.attacks.hidden import Shown
+from dualmask.attacks.moves import Constraint, Transformation
 from dualmask.attacks.problem import Answer, Problem, Steps
 from dualmask.attacks.searches import beam
-from dualmask.attacks.transformations import near_words
 from dualmask.models.victim import Victim
 from dualmask.options import least
-from dualmask.text.words import Words
 
-if TYPE_CHECKING:
-    from dualmask.text.synonyms import Synonyms
-
-AT_ONCE = 32  # exchanges that the rules look at together
 
 @dataclass(frozen=True, kw_only=True)
 class SeeThroughOptions(AttackOptions):
@@ -63,29 +57,7 @@ class SeeThrough(Attack):
         table = self.synonyms(self.options.synonyms)
         rules: list[Constraint] = [
             NearWords(table, self.options.cosine), SamePart(self.tagger(self.options.tagger)), Shown()]
-        return [ShownFlips(table, Moves((), rules, ()), most=self.options.flips)]
+        return [HarmfulSynonyms(table, rules, most=self.options.flips)]
 
     def search(self, problem: Problem) -> Steps[Answer]:
         return beam(problem, self.moves, width=self.options.beam)
-
-
-class ShownFlips:
-    """The most harmful exchanges for synonyms among those that its rules allow, looked at in turn until enough are."""
-
-    def __init__(self, table: "Synonyms", rules: Moves, *, most: int) -> None:
-        self.table, self.rules, self.most = table, rules, most
-
-    def __call__(self, problem: Problem, current: Words, places: Sequence[int]) -> Steps[Proposals]:
-        read = set((yield from asked([current]))[0].read(current))  # the rest of a long text can do nothing
-        pool = [(place, word) for place in places if place in read
-                for word, _ in near_words(self.table, current[place])]
-        gains = yield from gains_of(problem, current, pool)
-        ranked = [pool[rank] for rank in problem.order(gains)]
-        found: Proposals = []
-        for start in range(0, len(ranked), AT_ONCE):
-            candidates = [current.replaced(*exchange) for exchange in ranked[start:start + AT_ONCE]]
-            allowed = yield from self.rules.allowed(problem, candidates, current)
-            found += [(place, words[place]) for words in allowed for place in words.newest]
-            if len(found) >= self.most:
-                break
-        return found[:self.most]

@@ -133,9 +133,11 @@ class DDMRestore(Voting, Ascent):
     def inference_view(
         self, texts: Sequence[Text], numbers: Sequence[int], encode: Encode, device: torch.device,
     ) -> Batch:
+        """Draws come from what is read: an error that is put right gives an attacker no new ones to choose from."""
         swap = torch.where(torch.tensor(numbers) > 0, self.options.vote_swaps, 0.0)
-        draft = self.draft(texts, torch.zeros(len(texts)), seeds := self.seeds(texts, numbers), encode)
-        return self.drafts.shuffled(draft, swap, seeds).batch().to(device)
+        nothing = torch.zeros(len(texts), dtype=torch.long)
+        draft = self.draft(texts, nothing.float(), nothing, encode)
+        return self.drafts.shuffled(draft, swap, self.seeds(draft.readings(), numbers)).batch().to(device)
 
     def draft(self, texts: Sequence[Text], hide: Tensor, seeds: Tensor, encode: Encode, *, keep: bool = False) -> Draft:
         if self.mixtures is not None:

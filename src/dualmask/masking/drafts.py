@@ -66,6 +66,19 @@ class Draft:
     def longest(self) -> int:
         return max(map(len, self.rows), default=0)
 
+    def readings(self) -> list[str]:
+        """What is read of each text, in the letters that the tokenizer tells apart."""
+        keys = [(row.tobytes(), end) for row, end in zip(self.rows, self.boundaries, strict=True)]
+        known = {key: self._reading(row, key[1]) for key, row in dict(zip(keys, self.rows, strict=True)).items()}
+        return [known[key] for key in keys]
+
+    def _reading(self, row: Numbers, boundary: int | None) -> str:
+        words = [self.spelling.word(number) for number in row.tolist()]
+        parts = [words] if boundary is None else [words[:boundary], words[boundary:]]
+        text = "\n".join(map(" ".join, parts))
+        normaliser = self.spelling.encode.tokenizer.backend_tokenizer.normalizer
+        return text if normaliser is None else str(normaliser.normalize_str(text))
+
     def exchanged(self, swaps: Sequence[Swap], numbers: Sequence[int]) -> Self:
         """With these words in the places of those."""
         rows = [row.copy() for row in self.rows]
