@@ -78,6 +78,8 @@ from dualmask.attacks.transformations import (
     swapped,
 )
 from dualmask.classifier import DefendedClassifier
+from dualmask.defences.base import Defence
+from dualmask.models.encoders import load_encoder
 from dualmask.models.sentences import angular, cosine
 from dualmask.text.examples import Dataset, Example, Text
 from dualmask.text.letters import HOMOGLYPHS, LETTERS, keyboard_neighbours
@@ -720,6 +722,36 @@ def test_a_beam_finds_what_greedy_misses() -> None:
     assert not driven(beam(problem, moves_of(Swaps(table)), width=10), oracles).fooled and problem.queries == 3
 
 
+def test_two_edits_in_either_order_are_one_text_of_a_beam() -> None:
+    """Else its places fill with copies of one text; what only many edits together reach is not found then."""
+    table = {"a": ["a1"], "b": ["b1"], "c": ["c1"], "d": ["d1"]}
+    problem, oracles = begun("a b c d", additive({f"{letter}1": 0.05 for letter in "abcd"}))
+    problem.log = []
+    driven(beam(problem, moves_of(Swaps(table)), width=6), oracles)
+    assert len(problem.log) == len(set(problem.log)) == 4 + 6 + 4 + 1
+
+
+def test_what_looks_like_a_success_is_put_to_the_judge_and_the_search_goes_on() -> None:
+    """The mean of draws is wrong from "x1" on, the classifier's own answer from "x2" on."""
+    problem, oracles = begun("x y", additive({}), judge="victim")
+    problem.terms = replace(problem.terms, judge="own")
+    oracles |= {"victim": lambda texts: additive({"x1": 0.6, "y1": 0.6})(texts),
+                "own": lambda texts: [(0.1, 0.9) if "y1" in text else (0.9, 0.1) for text in texts]}
+    found = driven(greedy(problem, moves_of(Swaps({"x": ["x1"], "y": ["y1"]})), by_unknown), oracles)
+    assert found.fooled and found.words.text == "x1 y1"
+
+
+def test_the_first_look_is_had_whatever_the_budget() -> None:
+    problem, _ = begun("x", additive({}), queries=3, cost=10)
+    assert problem.first == (0.9, pytest.approx(0.1)) and problem.queries == 10 and problem.spent
+
+
+def test_very_sure_victims_have_a_slope() -> None:
+    problem, _ = begun("x", additive({}))
+    rows = [(1 - 10.0**-digits, 10.0**-digits) for digits in (30, 20)]
+    assert problem.score(rows[0]) < problem.score(rows[1]) - 20
+
+
 def test_a_beam_ends_when_nothing_is_left_to_change() -> None:
     problem, oracles = begun("a b c", lambda texts: [[0.9, 0.1]] * len(texts))
     found = driven(beam(problem, moves_of(Swaps({"a": ["x"], "b": ["y"], "c": ["z"]})), width=3), oracles)
@@ -887,6 +919,25 @@ def test_the_gain_of_an_exchange_is_a_product(tiny: Callable[[str], Path], data:
     expected = [float((embed[new] - embed[problem.original[place]]) @ gradient[place]) for place, new in pool]
     assert found == pytest.approx(expected, rel=1e-3, abs=1e-4) and found[-1] == 0
     assert read == pool and driven(gains_of(problem, problem.original, []), {}) == ([], [])
+
+
+def test_words_that_are_cut_off_are_not_exchanged(tiny: Callable[[str], Path], data: Dataset) -> None:
+    classifier = tiny_classifier(tiny("bert"), "plain", data, max_length=6)
+    problem = Problem(Words("the movie was good and dull"), 0, streams=Streams(0), terms=Terms())
+    read, gains = driven(gains_of(problem, problem.original, [(1, "plot"), (5, "rare")]), white_box_oracles(classifier))
+    assert read == [(1, "plot")] and len(gains) == 1
+
+
+def test_words_have_the_tokens_that_they_have_inside_a_text(tiny: Callable[[str], Path], data: Dataset) -> None:
+    """Byte-level vocabularies have others for a word that begins a text."""
+    for family in ("bert", "roberta"):
+        model, tokenizer = load_encoder(tiny(family), data.labels)
+        classifier = DefendedClassifier(model, tokenizer, Defence(), labels=data.labels, max_length=40)
+        batch = classifier.encode(["the movie"])
+        ids = batch.input_ids[0][batch.body[0]]
+        word = ids[len(classifier.encode(["the"]).input_ids[0]) - 2:]
+        expected = word_table(classifier)[word].mean(dim=0).numpy()
+        assert np.allclose(EmbeddingOracle(classifier).answers(["movie"])[0], expected, atol=1e-6), family
 
 
 def test_neighbour_flips_are_the_most_harmful_neighbours(tiny: Callable[[str], Path], data: Dataset) -> None:

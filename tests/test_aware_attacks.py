@@ -2,6 +2,7 @@
 """Attacks that know a defence: what they ask of it, what each may write, and whom they refuse."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from math import ceil
 from pathlib import Path
@@ -15,9 +16,9 @@ from conftest import reviews
 from dualmask.attacks import ATTACKS, aware_of, build_attack
 from dualmask.attacks.base import Attack
 from dualmask.attacks.engine import Station
-from dualmask.attacks.hidden import Hidden, HiddenOracle, beginning, by_swapping
+from dualmask.attacks.hidden import Hidden, HiddenOracle, beginning, by_swapping, in_rounds
 from dualmask.attacks.padding import MARKS, Padding
-from dualmask.attacks.problem import Problem
+from dualmask.attacks.problem import Problem, settled
 from dualmask.attacks.running import attack as attack_all
 from dualmask.classifier import DefendedClassifier, Masked
 from dualmask.defences import build_defence
@@ -283,6 +284,22 @@ def test_gradients_are_asked_anew_after_each_edit(defended: Defended) -> None:
     found = attacked(classifier, build_attack("seethrough", tools=stand_ins(), options={"max_share": None, "beam": 1}))
     assert all(one.gradients >= 1 for one in found)
     assert any(one.gradients > 1 and one.changed > 1 for one in found)
+
+
+def test_a_success_that_ranking_meets_is_an_answer(defended: Defended) -> None:
+    """With no query left to ask for it again, too."""
+    classifier = defended(test_rate=0.1)
+    frequent = build_attack("frequent", tools=stand_ins(), options={"similarity": None})
+    charge = assault(classifier, frequent)
+    problem = charge.problem(0, Example(str(TEXTS[-1]), 0))
+    finished(charge, problem, problem.begin)
+    problem.start = problem.best = problem.start._replace(fooled=False)
+    problem.label = 1 - int(classifier.predict([TEXTS[-1]]).probabilities.argmax())  # whatever is asked is a success
+    order = finished(charge, problem, lambda: by_swapping(problem, frequent.moves))
+    assert len(order) == 1 and problem.best.fooled and problem.best.words.changed
+    problem.terms = replace(problem.terms, queries=problem.queries)
+    answer = finished(charge, problem, lambda: in_rounds(problem, frequent.moves, lambda *_: settled([])))
+    assert answer is problem.best
 
 
 def test_words_are_ranked_by_their_best_exchange(defended: Defended) -> None:

@@ -5,13 +5,17 @@ import copy
 import pickle
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import torch
 
 from dualmask.classifier import DefendedClassifier
 from dualmask.defences import DEFENCES, build_defence, preset_training
-from dualmask.errors import OptionError
+from dualmask.defences.base import Defence
+from dualmask.defences.mvp import MVP
+from dualmask.errors import OptionError, ResourceError
+from dualmask.evaluation.certification import under
 from dualmask.integration import defend
 from dualmask.models.encoders import load_encoder
 from dualmask.text.examples import Dataset
@@ -133,6 +137,60 @@ def test_what_learns_in_training_can_not_be_wrapped_around_a_trained_model(tiny:
             defend(model, tokenizer, [example.text for example in data.train], defence=name, max_length=40)
     with pytest.raises(OptionError, match="'fgws' sets thresholds"):
         defend(model, tokenizer, [example.text for example in data.train], defence="fgws+freelb", max_length=40)
+
+
+def test_training_alone_is_no_defence_of_a_trained_model(tiny: Tiny, data: Dataset) -> None:
+    model, tokenizer = load_encoder(tiny("bert"), list(data.labels))
+    for name in ("freelb++", "ttso", "freelb+siwcon"):
+        with pytest.raises(OptionError, match=r"acts while a classifier is trained.*train one with"):
+            defend(model, tokenizer, [example.text for example in data.train], defence=name, max_length=40)
+
+
+def test_each_part_looks_at_what_it_was_saved_with(tiny: Tiny, data: Dataset, tmp_path: Path) -> None:
+    """SAFER refuses other synonyms than those it was trained with, alone and together with others."""
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("good 1 0\ngreat 1 0.1\n")
+    model, tokenizer = load_encoder(tiny("bert"), list(data.labels))
+    options = {"synonyms": str(vectors), "votes": 3}
+    classifier = defend(model, tokenizer, ["a good movie"], defence="safer+ttso", options=options, max_length=40)
+    classifier.save(tmp_path / "model")
+    assert DefendedClassifier.load(tmp_path / "model").defence.name == "safer+ttso"
+    vectors.write_text("good 1 0\nbad 1 0.1\n")
+    with pytest.raises(ResourceError, match="not the one that this classifier was trained with"):
+        DefendedClassifier.load(tmp_path / "model")
+
+
+def test_examples_are_added_by_draws_of_each_parts_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part that draws less, since its run was resumed, must not move the next one's draws."""
+    found = []
+    for first in (0, 5):
+        both = build_defence("floodingx+a2t")
+        flooding, words = both.each  # type: ignore[attr-defined]
+        monkeypatch.setattr(type(flooding), "augment", lambda self, examples, epoch, draws, classifier, first=first: (
+            torch.rand(first, generator=draws), examples)[1])
+        monkeypatch.setattr(type(words), "augment", lambda self, examples, epoch, draws, classifier: [
+            *examples, torch.rand(3, generator=draws).tolist()])
+        found.append(both.augment([], 0, torch.Generator().manual_seed(0), None))  # type: ignore[arg-type]
+    assert found[0] == found[1]
+
+
+def test_the_model_of_a_combination_keeps_its_options_under_its_own_vote(tiny: Tiny, data: Dataset) -> None:
+    model, tokenizer = load_encoder(tiny("bert"), list(data.labels))
+    classifier = defend(model, tokenizer, ["a good movie"], defence="ranmask+ttso", max_length=40,
+                        options={"rate": 0.9, "votes": 7, "decision": "mean"})
+    for name in ("ranmask", "ranmask+ttso"):
+        found = under(classifier, name, options={"decision": "vote"}).defence.asker.options_as_dict()
+        assert (found["rate"], found["votes"], found["decision"]) == (0.9, 7, "vote")
+    monkey = DefendedClassifier(model, tokenizer, Bare(), labels=classifier.labels, max_length=40)
+    with pytest.raises(OptionError, match="head of its own"):
+        under(monkey, "ranmask")
+    assert not MVP.trains_head and not DEFENCES.find("mvp+freelb").trains_head
+
+
+class Bare(Defence):
+    """One whose network has no head that learned anything."""
+
+    trains_head: ClassVar[bool] = False
 
 
 def test_passes_are_those_of_the_part_that_asks() -> None:

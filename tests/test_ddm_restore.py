@@ -313,6 +313,18 @@ def test_training_texts_are_read_once(encode: Encode, monkeypatch: pytest.Monkey
     assert times() == len(set(texts))  # other words may be known now
 
 
+def test_an_error_that_is_put_right_makes_no_new_draw(encode: Encode) -> None:
+    """Else each one would be another throw of the dice for whoever wants the vote to fall otherwise."""
+    defence = made(encode, synonyms="mixture", votes=12, vote_swaps=0.5)
+    texts = ["the story was wonderful .", "the stroy was wonderful .", "The story was wonderful .",
+             "the story was a clumsy ."]
+    views = [defence.inference_view([text] * 12, range(12), encode, CPU).input_ids for text in texts]
+    assert torch.equal(views[0], views[1]) and torch.equal(views[0], views[2])
+    assert len({tuple(row) for row in views[0].tolist()}) > 6
+    pair = defence.inference_view([("the story", "was wonderful .")] * 12, range(12), encode, CPU)
+    assert len({tuple(row) for row in pair.input_ids.tolist()}) > 3
+
+
 def test_a_copy_shows_the_same(encode: Encode) -> None:
     """Copies number words anew, so that numbers which the first one remembers mean nothing to them."""
     defence = made(encode, synonyms="mixture", votes=6)

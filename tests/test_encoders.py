@@ -4,6 +4,7 @@
 import copy
 import io
 import json
+import pickle
 import shutil
 import warnings
 from collections.abc import Callable, Iterator
@@ -233,6 +234,12 @@ def test_preparing_twice_is_preparing_once(any_family: Loaded) -> None:
     again = copy.deepcopy(model)
     prepare(again)
     batch = substituted(encode)
+    assert torch.equal(logits(again, batch), logits(model, batch))
+
+
+def test_models_can_be_pickled(any_family: Loaded) -> None:
+    model, encode = any_family
+    again, batch = pickle.loads(pickle.dumps(model)), substituted(encode)
     assert torch.equal(logits(again, batch), logits(model, batch))
 
 

@@ -476,6 +476,16 @@ def test_the_time_limit_is_an_outcome_of_its_own() -> None:
     assert 0.035 <= found[0].seconds < 0.5 and found[0].predicted == 0 and found[0].probability == 0.9
 
 
+def test_time_that_ends_with_a_success_at_hand_does_not_take_it_away() -> None:
+    def slow(texts: Sequence[Text]) -> object:
+        time.sleep(0.03)
+        return [[0.9, 0.1] if "good" in text else [0.1, 0.9] for text in texts]
+
+    found = run(slow, build_attack("deepwordbug", options={"seconds": 0.08, "ranking": "random"}),
+                [Example("good", 0)], width=1)
+    assert found[0].outcome == "succeeded" and found[0].predicted == 1
+
+
 def test_no_time_at_all_is_out_of_time_before_the_first_look() -> None:
     found = run(HashVictim(), build_attack("deepwordbug", options={"seconds": 0}), [Example("good movie", 0)])
     assert found[0].outcome == "out-of-time" and found[0].predicted is None

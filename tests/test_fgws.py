@@ -23,6 +23,7 @@ from dualmask.models.encoders import load_tokenizer
 from dualmask.text import substitutes as module
 from dualmask.text.encoding import Encode
 from dualmask.text.examples import Dataset, Example, Text
+from dualmask.text.frequencies import WordCounts
 from dualmask.text.stop_words import stop_words
 from dualmask.text.substitutes import Substitutes, rewritten
 from dualmask.text.synonyms import Pairs, Synonyms, shipped_synonyms
@@ -284,7 +285,15 @@ def validation(count: int) -> list[Example]:
 MISLEADING = {**{pair: cosine for pair, cosine in NEAR.items() if "fine" not in pair}, ("bad", "fine"): 0.6}
 SPREAD = {"the": 90, "movie": 40, "bad": 35, "good": 30, "film": 25, "fine": 12, "great": 30,
           **{f"filler{number}": 1 for number in range(12)}, **{f"other{number}": 20 for number in range(4)},
+          **{f"rare{number}": 5 for number in range(4)},
           "superb": 2, "awful": 2}
+
+
+def test_words_exactly_at_a_percentile_are_not_below_it() -> None:
+    counts = WordCounts()
+    for times in range(1, 60):
+        counts.fit([f"{'good ' * times}"])
+        assert not counts.phi("good") < counts.percentile(0.5), times
 
 
 def test_the_percentile_with_the_best_f1_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,7 +309,7 @@ def test_the_percentile_with_the_best_f1_is_chosen(monkeypatch: pytest.MonkeyPat
     assert sum(asked) < 4 * len(examples), "equal texts are asked about once"
     asked.clear()
     defence.tune(ask(defence, asked), examples)
-    # unseen words alone (delta ln 2) are found, and seen ones (superb, awful: twice) from ln 3 on; above ln 13 'fine',
+    # unseen words alone (delta ln 2) are found, and seen ones (superb, awful: twice) above ln 3; above ln 13 'fine',
     # one clean text in five, becomes 'bad'
     assert log1p(2) < float(defence.delta) <= log1p(12)
     assert dict(trials)[float(defence.delta)] == max(score for _, score in trials)

@@ -293,12 +293,14 @@ def test_a_query_of_an_averaged_victim_costs_its_draws(
     one = measured(replace(CELL, defence="blurred"), classifier, data, tmp_path, protocol=replace(FEW, eot=1))
     ten = measured(replace(CELL, defence="blurred10"), classifier, data, tmp_path, protocol=replace(FEW, eot=10))
     assert (one.header["eot"], ten.header["eot"], ten.header["draws"]) == (1, 10, 10)
-    assert all(r.queries % 10 == 0 and r.rows % 10 in (1, 2) for r in ten.results)  # the judge's one or two words
+    # The judge's word on the text and on the answer is no query; its words on what looked like a success are
+    assert all(r.queries >= 10 and (r.rows - r.queries) % 10 in (1, 2) for r in ten.results)
+    assert any(r.queries % 10 for r in ten.results)
     with pytest.raises(OptionError, match="takes 10 queries"):
         measured(replace(CELL, defence="few"), classifier, data, tmp_path, attack=deepwordbug(queries=9))
     limited = measured(replace(CELL, defence="limited"), classifier, data, tmp_path,
                        protocol=replace(FEW, eot=10), attack=deepwordbug(queries=35))
-    assert max(r.queries for r in limited.results) == 30
+    assert 30 <= max(r.queries for r in limited.results) <= 35
     assert {r.outcome for r in limited.results} >= {"out-of-queries"}
 
 

@@ -17,18 +17,19 @@ from torch import Tensor
 
 from dualmask import __version__, checkpoints
 from dualmask.checkpoints import Progress, State, check_folder, clear_folder, network_state
-from dualmask.classifier import DefendedClassifier, tested
+from dualmask.classifier import DefendedClassifier
 from dualmask.deadline import TimeUp, time_is_up
 from dualmask.defences import build_defence, preset_training
 from dualmask.defences.base import Network
 from dualmask.errors import DataError, OptionError
 from dualmask.models.encoders import load_encoder
-from dualmask.optimisation import device_name, forget_peak, learning_rate, make_optimiser, peak_memory
+from dualmask.optimisation import forget_peak, learning_rate, make_optimiser, peak_memory
 from dualmask.options import TrainingOptions
 from dualmask.seeds import generator, seed_layers
 from dualmask.text.encoding import Batch, bucketed
 from dualmask.text.examples import Dataset, Example, split_stratified
 from dualmask.training_log import Reporter
+from dualmask.training_outcome import check_finite, outcome
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -221,6 +222,7 @@ class Run:
         except TimeUp:
             self.checkpoint()  # resumed, the epoch has no batch left and is judged first
             raise
+        check_finite(self.classifier.network, state.step)
         if self.accelerator.num_processes > 1:  # one verdict for all, or some would stop while others wait for them
             accuracy = float(self.accelerator.reduce(torch.tensor(accuracy).to(self.accelerator.device), "mean"))
         ready = self.classifier.defence.is_ready(state.epoch)
@@ -277,26 +279,3 @@ def fingerprint(data: Dataset) -> dict[str, object]:
     for part in parts.values():
         digest.update(json.dumps(part).encode())
     return {**{name: len(part) for name, part in parts.items()}, "hash": digest.hexdigest()}
-
-
-def cost(run: Run) -> dict[str, object]:
-    """What training took, over all processes where texts are counted; plain is a text forward and back an epoch."""
-    state, accelerator = run.state, run.accelerator
-    texts = torch.tensor([state.forward_texts, state.backward_texts], device=accelerator.device)
-    if accelerator.num_processes > 1:
-        texts = accelerator.reduce(texts, "sum")
-    forwards, backwards = texts.tolist()
-    return {"examples": len(run.examples), "epochs": state.epoch, "forward_texts": forwards,
-            "backward_texts": backwards, "forward_passes": state.forwards, "backward_passes": state.backwards,
-            "seconds_per_epoch": round(state.seconds / max(1, state.epoch), 2), "peak_memory_mb": state.megabytes,
-            "device": device_name(accelerator.device)}
-
-
-def outcome(run: Run, data: Dataset) -> dict[str, object]:
-    """What the run measured: accuracies on held-out texts, with the defence on and off."""
-    state = run.state
-    found: dict[str, object] = {
-        "best_epoch": state.best_epoch, "epochs_run": state.epoch, "steps": state.step,
-        "seconds": round(state.seconds, 1), "validation_accuracy": round(state.best_accuracy, 4),
-        "ready": state.best_ready, "cost": cost(run)}
-    return found | (tested(run.classifier, data.test) if data.test else {})

@@ -149,9 +149,8 @@ class EmbeddingOracle:
     @cached_property
     def _space(self) -> str:
         """What stands before a word in a text, where the vocabulary has another token for it then."""
-        tokenizer = self.classifier.encode.tokenizer
-        tokens = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
-        return " " if piece_marks([str(token) for token in tokens])[0] == BYTE_LEVEL else ""
+        vocabulary = self.classifier.encode.tokenizer.get_vocab()
+        return " " if any(token.startswith(BYTE_LEVEL) for token in vocabulary) else ""
 
     def lengths(self, items: Sequence[str]) -> list[int]:
         return [1] * len(items)

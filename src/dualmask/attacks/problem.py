@@ -14,6 +14,7 @@ from dualmask.text.columns import Text
 from dualmask.text.words import Words
 
 T = TypeVar("T")
+FAR = 1 << 62  # queries: no limit
 NOTHING = 1e-38  # a probability of 0, as servers that round it off give it; less than a network gives
 Row: TypeAlias = tuple[float, ...]  # the victim's probabilities for one text
 
@@ -151,15 +152,15 @@ class Problem:
 
     def _judged(self, answers: Sequence[Answer]) -> Steps[list[Answer]]:
         """What looks like a success to a mean of draws is one if the judge says so; else the search has to go on."""
-        doubtful = [answer.words for answer in answers if answer.fooled]
-        if not doubtful:
-            return list(answers)
-        self.queries += len(doubtful)
-        self.rows += len(doubtful)
-        rows: list[Row] = yield Question(self.terms.judge, self._items([words.value for words in doubtful]))
-        said = iter(rows)
-        return [answer._replace(fooled=(row := next(said)).index(max(row)) != self.label) if answer.fooled else answer
-                for answer in answers]
+        room = max(0, min(len(answers), int(min(self.terms.queries, FAR)) - self.queries))
+        doubtful = [answer.words for answer in answers if answer.fooled][:room]
+        rows: list[Row] = []
+        if doubtful:
+            self.queries += len(doubtful)
+            self.rows += len(doubtful)
+            rows = yield Question(self.terms.judge, self._items([words.value for words in doubtful]))
+        wrong = iter([row.index(max(row)) != self.label for row in rows])
+        return [answer._replace(fooled=answer.fooled and next(wrong, False)) for answer in answers]
 
     def probe(self, texts: Sequence[Words]) -> Steps[list[Row]]:
         """Probabilities for texts that only tell something, e.g. how much a word matters; counted, never an answer."""

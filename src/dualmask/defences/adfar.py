@@ -71,8 +71,8 @@ class ADFAR(RandomViews):
         "Defending Pre-trained Language Models from Adversarial Word Substitutions Without Performance Sacrifice",
         "Bao, Wang, Zhao", "Findings of ACL 2021", "arXiv:2105.14553")
     Options = ADFAROptions
-    presets: ClassVar = {"recommended": Preset({}, {}), "paper": Preset(
-        {"queries": None}, {"epochs": 5, "batch_size": 16, "learning_rate": 3e-5, "patience": 0})}
+    presets: ClassVar = {"recommended": Preset({}, {}), "paper": Preset({"queries": None}, {
+        "epochs": 5, "batch_size": 16, "learning_rate": 3e-5, "patience": 0})}
     options: ADFAROptions
     views, threshold, pass_count, adds = 2, 0.5, passes, True
 
@@ -104,12 +104,10 @@ class ADFAR(RandomViews):
         if not self.is_ready(epoch):
             return examples
         if self._found is None:
-            recorded = torch.Generator().manual_seed(self.options.noise_seed)  # the same ones in a run that is resumed
-            order = shuffled(examples, recorded if self.options.records else generator)
-            tried = order[:part(self.options.share, examples)]
+            order = torch.Generator().manual_seed(self.options.noise_seed)  # the same in a run that is resumed
+            tried = shuffled(examples, order)[:part(self.options.share, examples)]
             self._found = list(self.adversaries.of(tried, generator, classifier))
-        plain = [*examples, *self._found]
-        self._clean, self._plain = len(examples), len(plain)
+        self._clean, self._plain = len(examples), len(plain := [*examples, *self._found])
         rate, seed = self.options.train_rate, self.options.noise_seed
         return plain + [one._replace(text=self.synonyms.randomised(one.text, rate, seed)) for one in plain]
 

@@ -127,17 +127,15 @@ class DDMRestore(Voting, Ascent):
         if draft is None or not swaps:
             return batch
         found = worst(draft, swaps, batch, objective, embed=self._model[0].get_input_embeddings(), spare=self.sparing)
-        harder = draft.exchanged(swaps, found).batch().to(batch.device)
-        return replace(harder, labels=batch.labels, examples=batch.examples)
+        hard = draft.exchanged(swaps, found).batch().to(batch.device)
+        return replace(hard, labels=batch.labels, examples=batch.examples)
 
     def inference_view(
         self, texts: Sequence[Text], numbers: Sequence[int], encode: Encode, device: torch.device,
     ) -> Batch:
-        """Draws come from what is read: an error that is put right gives an attacker no new ones to choose from."""
-        swap = torch.where(torch.tensor(numbers) > 0, self.options.vote_swaps, 0.0)
-        nothing = torch.zeros(len(texts), dtype=torch.long)
-        draft = self.draft(texts, nothing.float(), nothing, encode)
-        return self.drafts.shuffled(draft, swap, self.seeds(draft.readings(), numbers)).batch().to(device)
+        draft = self.draft(texts, torch.zeros(len(texts)), torch.zeros(len(texts), dtype=torch.long), encode)
+        rates = self.options.vote_swaps * (torch.tensor(numbers) > 0)
+        return self.drafts.shuffled(draft, rates, self.seeds(draft.readings(), numbers)).batch().to(device)
 
     def draft(self, texts: Sequence[Text], hide: Tensor, seeds: Tensor, encode: Encode, *, keep: bool = False) -> Draft:
         if self.mixtures is not None:

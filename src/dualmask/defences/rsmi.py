@@ -59,11 +59,10 @@ class RSMI(RandomViews):
     layer is noisy), inference_view (the same masks for the label predicted; in the second round M of the five highest
     at random), answer (the noise). The answer is the mean of the first round's logits, or of the second's alone.
     Deviations: M = 2 of 5, sigma 0.2, 5 and 50 views, alpha 0.98 and the mean loss of the batch behind the gradient
-    that is added are the released code's. The gradient takes a pass forward and back for every batch that views of a
-    text are in, one at least; at inference it is noisy there and not here, so that the first round's masks depend on
-    the text alone. The five are the text's own tokens
-    (there 3 or 10 with special ones, then dropped), drawn without replacement. With five views the test wants all five
-    to agree.
+    that is added are the released code's. The gradient takes a pass forward and back for every batch that a text has
+    views in; at inference it is noisy there and not here, so that the first round's masks depend on the text alone.
+    The five are the text's own tokens (there 3 or 10 with special ones, then dropped), drawn without replacement. With
+    five views the test wants all five to agree.
     Relations: RanMASK hides words at random and votes; DDM's scorer 'gradient' hides by the same norm, in one pass. No
     certificate: the noise is on hidden states, and a word's change of them has no bound.
     """
@@ -78,8 +77,7 @@ class RSMI(RandomViews):
     presets: ClassVar = {
         "recommended": Preset({}, {}),
         "paper": Preset({}, {"learning_rate": 1e-5, "warmup": 0.0, "epochs": 10, "batch_size": 16, "max_length": 256,
-                             "patience": 0}),
-    }
+                             "patience": 0})}
     options: RSMIOptions
 
     def __init__(self, options: object | None = None) -> None:

@@ -67,7 +67,10 @@ class Draft:
         return max(map(len, self.rows), default=0)
 
     def readings(self) -> list[str]:
-        """What is read of each text, in the letters that the tokenizer tells apart."""
+        """What is read of each text, in the letters that the tokenizer tells apart.
+
+        A vote draws by it: an error that is put right must not be another throw of its dice.
+        """
         keys = [(row.tobytes(), end) for row, end in zip(self.rows, self.boundaries, strict=True)]
         known = {key: self._reading(row, key[1]) for key, row in dict(zip(keys, self.rows, strict=True)).items()}
         return [known[key] for key in keys]

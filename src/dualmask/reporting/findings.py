@@ -108,6 +108,18 @@ def stopped(entry: Entry) -> Iterator[Finding]:
                       "or seconds ended the attack, not its search; with more it may find more.", (entry.key,))
 
 
+def given_up(entry: Entry) -> Iterator[Finding]:
+    """A search that ends at a mistake which the classifier does not repeat has not been withstood either."""
+    tried = attacked(entry)
+    ended = [one for one in tried if one.outcome == "unconfirmed"]
+    settled = all(setting(run, "noise") != "fresh" for run in entry.runs)  # else new draws decide, and that is right
+    if settled and 100 * len(ended) > len(tried):
+        yield Finding("given up", "serious" if 100 * len(ended) > 3 * len(entry.results) else "caution",
+                      f"{named(entry.key)}: on {percent(len(ended), len(tried))} attacked texts the search ended at an "
+                      "answer, averaged over draws, that the classifier itself does not give. They count as held, "
+                      "though more might have been found; let the attack see one draw (eot = 1).", (entry.key,))
+
+
 def one_answer(entry: Entry) -> Iterator[Finding]:
     """A classifier that always gives the same label can't be flipped, and is of no use."""
     answers = Counter(one.clean for one in entry.results if one.clean is not None)
@@ -236,4 +248,4 @@ def faults(entry: Entry) -> Iterator[Finding]:
 
 
 CHECKS: Sequence[Check] = (
-    contradictions, one_answer, idle, stopped, no_slope, noise, invalid, short_texts, defence_off, faults)
+    contradictions, one_answer, idle, stopped, given_up, no_slope, noise, invalid, short_texts, defence_off, faults)
