@@ -465,7 +465,7 @@ def test_a_model_is_never_overwritten_unasked(saved: Path, tiny: Callable[[str],
 LAYERS = [
     ("errors", "seeds", "deadline"), ("options", "cards"), ("resources", "packages", "package_cache", "hub"), ("text",),
     ("results", "record_rules"), ("models",), ("masking",), ("defences",), ("views",), ("classifier",),
-    ("storage", "checkpoints", "training_log", "optimisation", "training"),
+    ("storage", "checkpoints", "training_log", "optimisation", "training_outcome", "training"),
     ("attacks",), ("evaluation",), ("theory",), ("reporting",),
     ("integration", "prediction", "answers", "display", "attack_display", "bench_display", "training_display",
      "quickstart"),
