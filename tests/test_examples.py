@@ -270,6 +270,9 @@ def test_json_labels_of_other_types(write):
     assert load_dataset(write("b.jsonl", rows)).labels == ("false", "true")
     path = write("c.jsonl", rows + '{"text": "c", "label": ["x", "y"]}\n')
     refused(lambda: load_dataset(path), f"{path}, line 3", "list", "one label")
+    for bad, told in (("\\ud800x", "U+D800"), ("x\\u0000", "NUL")):  # no file could be written with them
+        path = write("e.jsonl", rows + f'{{"text": "c", "label": "{bad}"}}\n')
+        refused(lambda path=path: load_dataset(path), f"{path}, line 3", told, "'label'", "emove it")
     for nothing in ("null", '" "', "NaN"):
         path = write("d.jsonl", rows + f'{{"text": "c", "label": {nothing}}}\n')
         refused(lambda path=path: load_dataset(path), f"{path}, line 3", "no label", "delete the row")
@@ -392,6 +395,49 @@ def test_parquet_complaints_name_the_row(tmp_path):
     refused(lambda: load_dataset(saved(text=["a", "b"], label=[0, None])), "p.parquet, row 2", "no label")
     refused(lambda: load_dataset(saved(words=["a"], label=[0])), "p.parquet", "no text column", "words, label")
     refused(lambda: load_dataset(saved(text=pa.array([], pa.string()))), "p.parquet", "no rows")
+
+
+@pytest.mark.parametrize("features", [
+    b"garbage", b"\xff", b"[" * 5000, b"[]", b'{"info": {"features": 5}}', {"names": 5, "_type": "ClassLabel"},
+    {"names": ["n", "n"], "_type": "ClassLabel"}, {"names": ["\ud800", "n"], "_type": "ClassLabel"}, ["ClassLabel"]])
+def test_class_names_that_cannot_be_understood_are_none(tmp_path, features):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    told = features if isinstance(features, bytes) else json.dumps({"info": {"features": {"label": features}}}).encode()
+    table = pa.table({"text": ["a", "b"], "label": [0, 1]}).replace_schema_metadata({b"huggingface": told})
+    parquet.write_table(table, tmp_path / "p.parquet")
+    assert load_dataset(tmp_path / "p.parquet").labels == ("0", "1")
+
+
+def test_class_names_stand_beside_a_column_of_an_unknown_type(tmp_path):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    features = {"label": {"names": ["neg", "pos"], "_type": "ClassLabel"}, "new": {"_type": "OfTomorrow"}}
+    table = pa.table({"text": ["a", "b"], "label": [0, 1], "new": [1, 2]})
+    told = json.dumps({"info": {"features": features}}).encode()
+    parquet.write_table(table.replace_schema_metadata({b"huggingface": told}), tmp_path / "p.parquet")
+    assert load_dataset(tmp_path / "p.parquet").labels == ("neg", "pos")
+
+
+@pytest.mark.parametrize("kind", ["text", "date", "zone"])
+def test_an_unreadable_cell_is_named_where_it_is_needed(tmp_path, kind):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    def latin():  # "a" and a byte that is not UTF-8, which pyarrow itself would refuse to write
+        offsets = b"".join(number.to_bytes(4, "little") for number in (0, 1, 2))
+        return pa.Array.from_buffers(pa.string(), 2, [None, pa.py_buffer(offsets), pa.py_buffer(b"a\xff")])
+
+    bad = {"text": latin, "date": lambda: pa.array([1, 2**62], pa.timestamp("us")),
+           "zone": lambda: pa.array([None, 1], pa.timestamp("us", "Nowhere/Zone"))}[kind]()
+    parquet.write_table(pa.table({"text": ["a", "b"], "label": [0, 1], "more": bad}), tmp_path / "p.parquet")
+    assert len(load_dataset(tmp_path / "p.parquet").train) == 2
+    parts = ("p.parquet, row 2", "column 'more'", "leave the column out")
+    refused(lambda: list(iter_rows(tmp_path / "p.parquet")), *parts)
+    for columns in (Columns(label="more"), Columns(text="more")) if kind == "text" else ():
+        refused(lambda columns=columns: load_dataset(tmp_path / "p.parquet", columns=columns), *parts)
 
 
 def test_missing_files_and_folders_without_training(write, tmp_path, monkeypatch):

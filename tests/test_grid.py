@@ -57,6 +57,13 @@ def test_a_short_grid_has_defaults(write: Write) -> None:
     assert [one.preset for one in grid.attacks] == [next(iter(ATTACKS[name].presets))
                                                     for name in ("textfooler", "deepwordbug")]
     assert grid.text == SMALL
+    assert read_grid(write(f"\ufeff{SMALL}")) == grid  # with the mark that some editors put first
+
+
+@pytest.mark.parametrize("value", ["[" * 5000, "1" * 5000])
+def test_values_that_cannot_be_read_are_told(write: Write, value: str) -> None:
+    with pytest.raises(OptionError, match=r"my\.grid\.toml can't be read.*nest less deeply"):
+        read_grid(write(f"{SMALL}seeds = {value}"))
 
 
 def test_the_long_form_says_everything(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,9 +4,12 @@
 import copy
 import pickle
 import shutil
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import get_ident
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -158,6 +161,33 @@ def test_threads_do_not_disturb_each_other(family: str, defence: str, tiny: Tiny
     with ThreadPoolExecutor(5) as pool:
         found = list(pool.map(lambda number: classifier.predict([texts[number % 5]]).probabilities, range(100)))
     assert all(torch.equal(answer, alone[number % 5]) for number, answer in enumerate(found))
+
+
+def test_no_thread_tells_a_tokenizer_how_to_cut_while_another_one_asks_it(tiny: Tiny) -> None:
+    """What is told, and what is asked then, must not come between another's two."""
+    _, tokenizer = load_encoder(tiny("bert"), ["bad", "good"])
+    steps: list[tuple[int, str]] = []
+
+    class Slow:
+        """A tokenizer's core during whose every step another thread may come."""
+
+        def __getattr__(self, name: str) -> Callable[..., object]:
+            def step(*given: object, **more: object) -> object:
+                steps.append((get_ident(), name))
+                time.sleep(0.002)
+                return []
+
+            return step
+
+        def __setattr__(self, name: str, value: object) -> None:
+            steps.append((get_ident(), name))
+
+    encode = Encode(tokenizer, max_length=8)
+    encode.tokenizer = SimpleNamespace(backend_tokenizer=Slow())  # type: ignore[assignment]
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda _: encode.pieces(["a text"]), range(9)))
+    rounds = [steps[start:start + 4] for start in range(0, len(steps), 4)]
+    assert len(rounds) == 9 and all(len({thread for thread, _ in one}) == 1 for one in rounds)
 
 
 @pytest.mark.parametrize(("defence", "options"), [

@@ -5,11 +5,14 @@ import csv
 import io
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import datetime, timedelta
+from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 
@@ -23,9 +26,9 @@ from dualmask.classifier import DefendedClassifier, Masked, Predictions
 from dualmask.cli import app
 from dualmask.defences.fgws import FGWS
 from dualmask.display import LONGEST, confidence_bar, marked_text, scored_words, show_predictions, show_summary
-from dualmask.errors import DataError, OptionError
+from dualmask.errors import DataError, ModelFileError, OptionError, ResourceError
 from dualmask.evaluation.detection import detection
-from dualmask.prediction import Job, Summary, beside, predict_file
+from dualmask.prediction import Job, Summary, beside, predict_file, read_items
 from dualmask.results import read_results
 from dualmask.text.columns import Columns
 from dualmask.text.examples import Dataset
@@ -391,6 +394,71 @@ def test_damage_to_the_partial_file_is_noticed(classifier: DefendedClassifier, t
     assert out.read_text() == "somebody else's"
 
 
+DEEP = "[" * 100_000
+
+
+@pytest.mark.parametrize(("name", "wrong"), [
+    ("identity", []), ("overwrite", 0), ("rows", "10"), ("rows", -10), ("rows", 1000), ("rows", True), ("bytes", "20"),
+    ("bytes", -1), ("bytes", 0), ("bytes", 20), ("counts", []), ("counts", {"good": "10"}), ("new", 1), ("", DEEP),
+    ("counts", {"good": 1000})])
+def test_a_damaged_note_loses_nothing(
+    name: str, wrong: object, classifier: DefendedClassifier, unfinished: tuple[Path, Path], tmp_path: Path,
+) -> None:
+    source, out, note = *unfinished, beside(unfinished[1], "progress.json")
+    before, partial = note.read_text(), beside(out, "partial").read_bytes()
+    damaged = {**json.loads(before), name: wrong} | ({"rows": 1000} if wrong == {"good": 1000} else {})
+    note.write_text(DEEP if wrong is DEEP else json.dumps(damaged))
+    with pytest.raises(OptionError, match=r"start over \(--overwrite\)"):
+        predict_file(classifier, source, out, resume=True, progress=False)
+    assert not out.exists() and beside(out, "partial").read_bytes() == partial
+    note.write_text(before)
+
+
+@pytest.fixture(scope="module")
+def unfinished(classifier: DefendedClassifier, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("unfinished")
+    stopped(classifier, many_rows(folder / "in.csv", 20), folder / "out.csv", 10)
+    return folder / "in.csv", folder / "out.csv"
+
+
+def test_a_full_disk_is_told_and_nothing_is_lost(classifier: DefendedClassifier, tmp_path: Path) -> None:
+    source, out = many_rows(tmp_path / "in.csv"), tmp_path / "out.csv"
+    predict_file(classifier, source, tmp_path / "whole.csv", chunk=10, progress=False)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for size, told in ((10, "run it again"), (1500, "go on with --resume: what was answered is kept")):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+        try:
+            with pytest.raises(ResourceError, match=rf"out\.csv can't be written \(.*too large.*{told}"):
+                predict_file(classifier, source, out, chunk=10, progress=False)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    predict_file(classifier, source, out, chunk=10, resume=True, progress=False)
+    assert out.read_bytes() == (tmp_path / "whole.csv").read_bytes()
+
+
+def test_a_pipe_is_refused_as_input(classifier: DefendedClassifier, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "in.csv")
+    writer = os.open(tmp_path / "in.csv", os.O_RDWR)  # so that opening it waits for nobody
+    try:
+        os.write(writer, b"text\ngood movie\n")
+        with pytest.raises(DataError, match=r"in\.csv is a pipe.*Save"):
+            next(read_items(tmp_path / "in.csv", Columns()))
+    finally:
+        os.close(writer)
+
+
+@pytest.mark.parametrize("format", ["table", "csv", "jsonl"])
+def test_answers_that_are_no_numbers_are_never_shown(
+    format: str, classifier: DefendedClassifier, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broken = Predictions(["bad"], torch.full((1, 2), torch.nan))
+    monkeypatch.setattr(DefendedClassifier, "load", lambda *given: classifier)
+    monkeypatch.setattr(classifier, "predict", lambda texts, **options: broken)
+    result = CliRunner().invoke(app, ["predict", "model", "good movie", "--format", format])
+    assert isinstance(result.exception, ModelFileError) and "lower learning rate" in str(result.exception)
+    assert "nan" not in result.output.lower()
+
+
 def test_killed_between_the_last_two_steps(classifier: DefendedClassifier, tmp_path: Path) -> None:
     source, out = many_rows(tmp_path / "in.csv", 10), tmp_path / "out.csv"
     whole = tmp_path / "whole.csv"
@@ -423,6 +491,21 @@ def test_cells_are_read_back_by_the_csv_module() -> None:
     for delimiter in (",", "\t"):
         line = delimiter.join(cell(value, delimiter) for value in values) + "\n"
         assert next(csv.reader(io.StringIO(line, newline=""), delimiter=delimiter, strict=True)) == values
+
+
+@pytest.mark.parametrize(("value", "written"), [
+    (datetime(1970, 1, 1), "1970-01-01 00:00:00"), (timedelta(seconds=5), "0:00:05"), (Decimal("1.50"), "1.50"),
+    (b"a,b", "b'a,b'"), (float("nan"), None), ([1.0, float("-inf"), {"x": float("nan")}, (b"a",)],
+                                                [1.0, None, {"x": None}, ["b'a'"]])])
+def test_values_that_json_lacks_are_written_plainly(value: object, written: object) -> None:
+    def refuse(constant: str) -> object:
+        raise AssertionError(constant)
+
+    answers, item = Predictions(["good"], torch.tensor([[0.25, 0.75]])), Item({"more": value, "text": "a\ud83d"}, "a")
+    line = Layout.of("jsonl", ["more", "text"], ["bad", "good"], explain=False).lines([item], answers)
+    assert json.loads(line, parse_constant=refuse)["more"] == written
+    row = next(csv.reader([cell(value, ",")]))[0]
+    assert row == {str: written, list: json.dumps(written)}.get(type(written), "NaN")
 
 
 def test_half_a_surrogate_pair_is_written_somehow() -> None:

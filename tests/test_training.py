@@ -11,7 +11,7 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dualmask import checkpoints, training
+from dualmask.classifier import DefendedClassifier
+from dualmask.deadline import TimeUp
 from dualmask.defences import preset_training
 from dualmask.errors import DataError, DualmaskError, ModelFileError, OptionError
 from dualmask.options import TrainingOptions
@@ -220,10 +222,44 @@ def test_optimisers_differ(tiny: Tiny, data: Dataset) -> None:
 
 
 def test_a_short_run_that_explodes_is_named_too(tiny: Tiny, data: Dataset, tmp_path: Path) -> None:
-    with pytest.raises(DualmaskError, match=r"nan.*learning rate"):
-        train(data, encoder=tiny("bert"), progress=False, out=tmp_path / "m",
-              training={**FAST, "epochs": 1, "learning_rate": 1e30, "warmup": 0.0, "clip": "none"})
-    assert not (tmp_path / "m" / "dualmask.json").exists()
+    """By its loss or, where one step is all there is, by what that step has left of the weights."""
+    for rows in (None, 2):
+        with pytest.raises(DualmaskError, match=r"(nan|weights).*learning rate"):
+            train(replace(data, train=data.train[:rows]), encoder=tiny("bert"), progress=False, out=tmp_path / "m",
+                  training={**FAST, "epochs": 1, "learning_rate": 1e38, "warmup": 0.0, "clip": "none"}, overwrite=True)
+        assert not (tmp_path / "m" / "dualmask.json").exists()
+
+
+def test_held_out_rows_are_new_to_the_defence(tiny: Tiny, data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thresholds are set by them: words that were counted there would never look rare."""
+    seen: list[Example] = []
+
+    def spy(self: DefendedClassifier, examples: Sequence[Example]) -> None:
+        seen.extend(examples)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(DefendedClassifier, "fit_defence", spy)
+    with pytest.raises(KeyboardInterrupt):
+        train(replace(data, validation=None), encoder=tiny("bert"), progress=False,
+              training={**FAST, "validation_share": 0.25})
+    assert len(seen) == 0.75 * len(data.train)
+
+
+def test_time_that_ends_while_an_epoch_is_judged_loses_nothing(
+    tiny: Tiny, data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = train(data, encoder=tiny("bert"), training=FAST, progress=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(DefendedClassifier, "accuracy", late)
+        with pytest.raises(TimeUp):
+            train(data, encoder=tiny("bert"), training=FAST, progress=False, out=tmp_path / "m")
+    assert checkpoints.found(tmp_path / "m")
+    resumed = train(data, encoder=tiny("bert"), training=FAST, progress=False, out=tmp_path / "m", resume=True)
+    assert equal(weights(resumed), weights(whole)) and resumed.facts["steps"] == whole.facts["steps"]
+
+
+def late(*given: object, **more: object) -> float:
+    raise TimeUp
 
 
 def test_the_environment_changes_no_result(tiny: Tiny, data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -387,8 +423,26 @@ def test_a_damaged_checkpoint_is_named(tiny: Tiny, data: Dataset, tmp_path: Path
     unfinished(tiny, data, tmp_path)
     path = checkpoints.found(tmp_path)[-1] / "network.safetensors"
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(ModelFileError, match=r"checkpoint.*delete it"):
+    with pytest.raises(ModelFileError, match=r"checkpoint.*start again \(--overwrite"):
         train(data, encoder=tiny("bert"), training=FAST, out=tmp_path, resume=True, progress=False)
+
+
+@pytest.mark.parametrize(("changed", "told"), [
+    ({"progress": {"epoch": 1, "batch": 0, "step": 2, "new": 1}}, "new, which this version does not know"),
+    ({"progress": []}, "progress: a JSON list"), ({"progress": {}}, "lacks epoch, batch, step"),
+    ({"settings": []}, "settings: a JSON list"),
+    *(({"progress": {"epoch": wrong, "batch": 0, "step": 2}}, "epoch is .*whole number") for wrong in ("x", -1, True)),
+    (None, "a JSON list"), ("deep", "recursion"),
+])
+def test_a_checkpoint_of_another_version_is_told(changed: object, told: str, tmp_path: Path) -> None:
+    note = tmp_path / "checkpoint-000000002-0001" / "progress.json"
+    note.parent.mkdir()
+    whole = {"progress": {"epoch": 1, "batch": 0, "step": 2}, "settings": {}}
+    text = json.dumps({**whole, **changed} if isinstance(changed, dict) else [])
+    note.write_text("[" * 100_000 if changed == "deep" else text)
+    network = torch.nn.Linear(1, 1)
+    with pytest.raises(ModelFileError, match=rf"checkpoint-000000002-0001 can't be read \(.*{told}.*another version"):
+        checkpoints.read(tmp_path, {}, network=network, optimiser=torch.optim.SGD(network.parameters()))
 
 
 def test_nothing_is_overwritten_unasked(tiny: Tiny, data: Dataset, tmp_path: Path) -> None:

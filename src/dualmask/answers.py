@@ -4,6 +4,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast, get_args
 
@@ -101,18 +102,40 @@ def spans_of(spans: Sequence["Masked"]) -> list[dict[str, object]]:
 
 
 def as_json(value: object) -> bytes:
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    text = json_text(value)
     try:
         return text.encode()
     except UnicodeEncodeError:  # half a surrogate pair, which JSON can only spell out
-        return json.dumps(value, default=str).encode()
+        return json_text(value, ensure_ascii=True).encode()
+
+
+def json_text(value: object, *, ensure_ascii: bool = False) -> str:
+    """JSON as its standard has it: NaN and the infinities, which it lacks, are null; dates and bytes as by str()."""
+    try:
+        return json.dumps(value, ensure_ascii=ensure_ascii, default=str, allow_nan=False)
+    except ValueError:
+        return json.dumps(without_nan(value), ensure_ascii=ensure_ascii, default=str, allow_nan=False)
+
+
+def without_nan(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {key: without_nan(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_nan(one) for one in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def cell(value: object, delimiter: str) -> str:
-    """A value in CSV. The csv module leaves a lone carriage return unquoted, and then can't read it back."""
+    """A value in CSV. The csv module leaves a lone carriage return unquoted, and then can't read it back.
+
+    Lists and objects are JSON; what JSON lacks (dates, decimals, bytes as b'...') is written as str() has it.
+    """
     if value is None:
         return ""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    if isinstance(value, dict | list | tuple):
+        text = json_text(value)
+    else:
+        text = json.dumps(value) if isinstance(value, int | float) else str(value)
     if any(mark in text for mark in (delimiter, '"', "\n", "\r")):
         doubled = text.replace('"', '""')
         return f'"{doubled}"'

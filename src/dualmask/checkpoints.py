@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, cast, get_type_hints
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from dualmask.errors import ModelFileError, OptionError, ResourceError
 
 State = dict[str, Tensor]
+EXPECTED = {int: "a whole number from 0", float: "a number", bool: "true or false"}
 OWN = ("training.jsonl", "checkpoint.partial")  # all that a run leaves that ended before its first checkpoint
 
 
@@ -76,8 +78,9 @@ def read(
 
     folder = found(out)[-1]
     try:
-        saved = json.loads((folder / "progress.json").read_text(encoding="utf-8"))
-        check_settings(folder, saved["settings"], settings)
+        saved = as_object(json.loads((folder / "progress.json").read_text(encoding="utf-8")), "progress.json")
+        progress = as_progress(as_object(saved["progress"], "progress"))
+        check_settings(folder, as_object(saved["settings"], "settings"), settings)
         network.load_state_dict(load_file(folder / "network.safetensors"))
         state: dict[int, State] = {}
         for name, tensor in load_file(folder / "optimiser.safetensors").items():
@@ -87,9 +90,30 @@ def read(
         # copies: what is read lies in a file that the next checkpoint removes
         best = load_file(path) if (path := folder / "best.safetensors").exists() else {}
         best = {name: tensor.clone() for name, tensor in best.items()}
-        return Progress(**saved["progress"]), best
+        return progress, best
     except (SafetensorError, ValueError, KeyError, OSError, RuntimeError) as error:
-        raise ModelFileError(f"the checkpoint {folder} can't be read ({error}); delete it to start again.") from error
+        raise ModelFileError(f"the checkpoint {folder} can't be read ({error}); start again (--overwrite, without "
+                             "--resume) or, if another version wrote it, go on with that one.") from error
+
+
+def as_object(value: object, name: str) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{name}: a JSON {type(value).__name__}, expected an object")
+    return value
+
+
+def as_progress(values: Mapping[str, object]) -> Progress:
+    """Progress as it was written; what an earlier version did not write yet has its default."""
+    kinds = get_type_hints(Progress)
+    if unknown := sorted(set(values) - set(kinds)):
+        raise ValueError(f"progress has {', '.join(unknown)}, which this version does not know")
+    if missing := [name for name in ("epoch", "batch", "step") if name not in values]:
+        raise ValueError(f"progress lacks {', '.join(missing)}")
+    for name, value in values.items():
+        fits = type(value) in ((int, float) if kinds[name] is float else (kinds[name],))
+        if not fits or (kinds[name] is int and cast(int, value) < 0):
+            raise ValueError(f"progress: {name} is {value!r:.40}, expected {EXPECTED[kinds[name]]}")
+    return Progress(**cast(dict[str, Any], values))
 
 
 def check_settings(folder: Path, saved: Mapping[str, object], given: Mapping[str, object]) -> None:

@@ -9,13 +9,14 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from dualmask.answers import Format, Item, Layout, output_format
-from dualmask.errors import OptionError
+from dualmask.errors import DataError, ModelFileError, OptionError, ResourceError
 from dualmask.text.columns import FIND, Columns, Text
 from dualmask.text.tables import iter_rows, open_table
 
@@ -66,8 +67,9 @@ def predict_file(
     job = begin(out, identity_of(classifier, source, options), resume=resume, overwrite=overwrite)
     total, names, empty = survey(source, columns)  # the whole input is checked before hours of work begin
     layout = Layout.of(kind, names, classifier.labels, explain=explain, threshold=threshold_of(classifier, defended))
+    check_rows(out, job, total)
     resumed, passes = job.rows, 0
-    with partial_file(out, job) as file, progress_bar(progress) as bar:
+    with writing(out), partial_file(out, job) as file, progress_bar(progress) as bar:
         task = bar.add_task("predicting", total=total, completed=job.rows)
         if not job.rows:
             file.write(layout.header())
@@ -78,8 +80,9 @@ def predict_file(
             record(out, job, file, answers.labels)
             passes += int(answers.passes.sum()) if answers.passes is not None else 0
             bar.advance(task, len(items))
-    os.replace(beside(out, "partial"), out)
-    beside(out, "progress.json").unlink(missing_ok=True)
+    with writing(out):
+        os.replace(beside(out, "partial"), out)
+        beside(out, "progress.json").unlink(missing_ok=True)
     return Summary(out, job.rows, resumed, job.counts, time.perf_counter() - started, passes,
                    classifier.defence.views if defended else 1, empty)
 
@@ -90,8 +93,19 @@ def predict_items(
 ) -> Iterator[tuple[list[Item], "Predictions"]]:
     """Answers chunk by chunk, for whoever writes or shows them."""
     while part := list(islice(items, chunk)):
-        yield part, classifier.predict([item.text for item in part], explain=explain, defended=defended,
-                                       batch_size=batch_size)
+        answers = classifier.predict([item.text for item in part], explain=explain, defended=defended,
+                                     batch_size=batch_size)
+        check_numbers(answers)
+        yield part, answers
+
+
+def check_numbers(answers: "Predictions") -> None:
+    """A network whose training went astray names a class for every text, and means nothing by it."""
+    wrong = (~answers.probabilities.isfinite().all(dim=1)).nonzero().flatten().tolist()
+    if wrong:
+        raise ModelFileError(f"the network's answer is not a number for {len(wrong):,} of {len(answers.labels):,} "
+                             "texts, so the model is of no use: train again with a lower learning rate, or copy it "
+                             "again if it was damaged.")
 
 
 def threshold_of(classifier: "DefendedClassifier", defended: bool) -> float | None:
@@ -119,6 +133,9 @@ def check_places(source: Path, out: Path, chunk: int | None) -> None:
 
 def read_items(source: Path, columns: Columns) -> Iterator[Item]:
     """The rows of a file with their values as they are typed there; an empty text is answered like any other."""
+    if os.path.exists(source) and not (os.path.isfile(source) or os.path.isdir(source)):
+        raise DataError(f"{source} is a pipe or a device, expected an ordinary file, since it is read more than once. "
+                        "Save what comes from it in a file, and give that.")
     for row in iter_rows(source, columns=columns, allow_empty=True):
         yield Item(row.fields, row.text)
 
@@ -180,8 +197,8 @@ def resumable(out: Path, identity: Mapping[str, object], *, overwrite: bool) -> 
     """The earlier run's progress, once it is sure to be of the same job and to have its part of the file."""
     place, partial = beside(out, "progress.json"), beside(out, "partial")
     try:
-        job = Job(**json.loads(place.read_text(encoding="utf-8")))
-    except (ValueError, TypeError) as error:
+        job = noted(json.loads(place.read_text(encoding="utf-8")))
+    except (ValueError, RecursionError, OSError) as error:
         raise OptionError(f"{place} can't be read ({error}); start over (--overwrite).") from error
     differing = [f"{key} was {job.identity.get(key)!r} and is {identity.get(key)!r}"
                  for key in identity if job.identity.get(key) != identity[key]]
@@ -193,10 +210,53 @@ def resumable(out: Path, identity: Mapping[str, object], *, overwrite: bool) -> 
     if out.exists() and not (overwrite or job.overwrite):
         raise OptionError(f"{out} has appeared since the unfinished run began: move it away, or replace it "
                           "(--overwrite).")
-    if not partial.exists() or partial.stat().st_size < job.bytes:
-        raise OptionError(f"{partial} is missing or shorter than the {job.bytes} bytes that were written; start over "
-                          "(--overwrite).")
+    if not ends_a_row(partial, job.bytes):
+        raise OptionError(f"{partial} is missing or shorter than the {job.bytes} bytes that were written, or no row "
+                          "ends there; start over (--overwrite).")
     return job
+
+
+def ends_a_row(partial: Path, size: int) -> bool:
+    """Whether a row of the file ends after so many bytes."""
+    if not partial.is_file():
+        return False
+    with partial.open("rb") as file:
+        file.seek(size - 1)
+        return file.read(1) == b"\n"
+
+
+def noted(values: object) -> Job:
+    """A note as `record` wrote it: what is not quite like one would lose rows, or answer some twice."""
+    if not isinstance(values, dict) or set(values) != {one.name for one in fields(Job)}:
+        raise ValueError(f"expected an object with {', '.join(one.name for one in fields(Job))}")
+    job = Job(**values)
+    for name, kind in (("identity", dict), ("overwrite", bool), ("rows", int), ("bytes", int), ("counts", dict)):
+        if type(values[name]) is not kind:
+            raise ValueError(f"{name} is {values[name]!r:.40}, expected a JSON {kind.__name__}")
+    if not all(type(count) is int and count > 0 for count in job.counts.values()):
+        raise ValueError(f"counts are {job.counts!r:.80}, expected whole numbers")
+    if not 0 < job.rows == sum(job.counts.values()) or job.bytes < 1:
+        raise ValueError(f"{job.rows} rows, {sum(job.counts.values())} counted labels and {job.bytes} bytes do not fit "
+                         "together")
+    return job
+
+
+def check_rows(out: Path, job: Job, total: int) -> None:
+    if job.rows > total:
+        raise OptionError(f"{beside(out, 'progress.json')} tells of {job.rows:,} answered rows, the input has "
+                          f"{total:,}; start over (--overwrite).")
+
+
+@contextmanager
+def writing(out: Path) -> Iterator[None]:
+    """A full disk and its like, told with the file and with how to go on."""
+    try:
+        yield
+    except OSError as error:
+        begun = beside(out, "progress.json").exists()  # the note itself may be what could not be written
+        again = "go on with --resume: what was answered is kept" if begun else "run it again"
+        raise ResourceError(f"{out} can't be written ({error}); make room there, or put right what the system says, "
+                            f"and {again}.") from error
 
 
 def partial_file(out: Path, job: Job) -> BinaryIO:

@@ -111,7 +111,7 @@ LEAST = {"samples": 1, "eot": 1, "draws": 0, "train": 2, "validation": 2, "test"
 def read_grid(path: Path) -> Grid:
     """A grid's file. Paths in it are relative to it; a grid without a name has the file's."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8").removeprefix("\ufeff")  # the mark that some editors put first
         values = tomllib.loads(text)
     except FileNotFoundError:
         near = sorted(other.name for other in path.parent.glob("*.toml")) if path.parent.is_dir() else []
@@ -125,6 +125,8 @@ def read_grid(path: Path) -> Grid:
         lines = text.split("\n")
         end = f"at line {len(lines)}, column {len(lines[-1]) + 1}"
         raise OptionError(f"{path} is no TOML: {str(error).replace('at end of document', f'{end}, the end')}") from None
+    except (RecursionError, ValueError) as error:
+        raise OptionError(f"{path} can't be read ({error}); nest less deeply, and write shorter numbers.") from None
     mistakes = Mistakes()
     grid = make_grid({"name": named(path.stem), **values}, mistakes, folder=path.parent)
     if mistakes or grid is None:

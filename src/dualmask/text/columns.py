@@ -120,19 +120,16 @@ def _checked(values: Mapping[str, object], column: str, at: str, *, allow_empty:
         raise DataError(f"{at}: empty text in column '{column}'. Fill it in or delete the row.")
     if len(text) > MAX_TEXT:
         raise DataError(f"{at}: a text longer than {MAX_TEXT // 2**20} MiB. Shorten it or cut it into several rows.")
-    if "\0" in text:
-        raise DataError(f"{at}: NUL character in column '{column}'. Remove it.")
-    if not text.isascii():
-        _refuse_surrogates(text, column, at)
+    check_characters(text, column, at)
     return text
 
 
-def _refuse_surrogates(text: str, column: str, at: str) -> None:
-    """JSON can spell half a character (``\\ud83d`` alone), which no tokenizer takes."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
+def check_characters(text: str, column: str, at: str) -> None:
+    """JSON can spell NUL, and half a character (``\\ud83d`` alone), which no tokenizer and no file takes."""
+    if "\0" in text:
+        raise DataError(f"{at}: NUL character in column '{column}'. Remove it.")
+    if not text.isascii() and (half := SURROGATES.search(text)):
         raise DataError(
-            f"{at}: half a surrogate pair (U+{ord(text[error.start]):04X}) in column '{column}'. Write the whole "
-            "character, as UTF-8 or as both halves, or remove it."
-        ) from error
+            f"{at}: half a surrogate pair (U+{ord(half[0]):04X}) in column '{column}'. Write the whole character, as "
+            "UTF-8 or as both halves, or remove it."
+        )

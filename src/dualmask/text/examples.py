@@ -14,9 +14,19 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from dualmask.errors import DataError, OptionError
-from dualmask.text.columns import FIND, Columns, Found, Text, closest, find_columns, text_of
+from dualmask.text.columns import FIND, Columns, Found, Text, check_characters, closest, find_columns, text_of
 from dualmask.text.splits import hub_tables, is_saved, may_be_on_hub, saved_tables
-from dualmask.text.tables import PARTS, TABLE_ENDINGS, Row, Table, iter_rows, listing, open_table, table_ending
+from dualmask.text.tables import (
+    PARTS,
+    TABLE_ENDINGS,
+    Row,
+    Table,
+    iter_rows,
+    listing,
+    open_table,
+    refuse_unreadable,
+    table_ending,
+)
 
 __all__ = ["FIND", "Columns", "Dataset", "Example", "Row", "Text", "iter_rows", "load_dataset", "load_examples",
            "split_stratified"]  # fmt: skip
@@ -157,6 +167,7 @@ def _read(table: Table, columns: Columns) -> _Part:
         at = table.at(number)
         found = found or find_columns(tuple(values), columns, table.names_at(number), labelled=True)
         column = str(found.label)
+        refuse_unreadable(values.get(name) for name in found if name is not None)  # others do no harm
         label = _label_name(values.get(column), table.class_names.get(column, ()), at, column)
         rows.append(_Labelled(number, text_of(values, found, at), label))
     assert found is not None
@@ -176,6 +187,7 @@ def _label_name(value: object, names: Sequence[str], at: str, column: str) -> st
     if isinstance(value, int):
         return names[value] if 0 <= value < len(names) else str(value)
     if isinstance(value, str) and value:
+        check_characters(value, column, at)
         return value
     if value is None or value == "":
         raise DataError(f"{at}: no label in column '{column}'. Fill it in or delete the row.")

@@ -9,7 +9,7 @@ import csv
 import json
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from os.path import exists, isdir
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from dualmask.errors import DataError
-from dualmask.text.columns import FIND, Columns, Text, closest, find_columns, text_of
+from dualmask.text.columns import FIND, SURROGATES, Columns, Text, closest, find_columns, text_of
 from dualmask.text.lines import MAX_TEXT, PACKED_ENDINGS, read_lines
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 BATCH = 1024  # rows decoded together where the format is columnar
+CELL_ERRORS = (ValueError, ArithmeticError, LookupError)  # no UTF-8, a date out of range, an unknown time zone
 TABLE_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
 PARTS = {"train": ("train", "training"), "validation": ("validation", "valid", "val", "dev"), "test": ("test",)}
 
@@ -71,6 +72,7 @@ def _rows(table: Table, columns: Columns, allow_empty: bool) -> Iterator[Row]:
     found = None
     for record in table.records:
         at = table.at(record.number)
+        refuse_unreadable(record.values.values())  # all of them go into the answers
         found = found or find_columns(tuple(record.values), columns, table.names_at(record.number), labelled=False)
         text = text_of(record.values, found, at, allow_empty=allow_empty)
         yield Row(record.number, record.values, text)
@@ -233,11 +235,36 @@ def _parquet_records(path: Path, file: "pyarrow.parquet.ParquetFile") -> Iterato
     number = 0
     try:
         for batch in file.iter_batches(batch_size=BATCH):
-            for values in batch.to_pylist():
+            names = batch.schema.names
+            columns = [_cells(path, name, column, number) for name, column in zip(names, batch, strict=True)]
+            for values in zip(*columns, strict=True):
                 number += 1
-                yield Record(number, values)
+                yield Record(number, dict(zip(names, values, strict=True)))
     except (ArrowException, OSError) as error:
         raise DataError(f"{path}: can't be read beyond row {number} ({error}). Write or copy it again.") from error
+
+
+def _cells(path: Path, name: str, column: "pyarrow.Array", before: int) -> list[object]:
+    """A column's values; in the place of one that Python can't hold, the complaint for whoever needs it."""
+    try:
+        return list(column.to_pylist())
+    except CELL_ERRORS:
+        return [_cell(f"{path}, row {number}", name, value) for number, value in enumerate(column, start=before + 1)]
+
+
+def _cell(at: str, name: str, value: "pyarrow.Scalar") -> object:
+    try:
+        return value.as_py()
+    except CELL_ERRORS as error:
+        reason = "text that is not UTF-8" if isinstance(error, UnicodeDecodeError) else f"a bad {value.type}: {error}"
+        return DataError(f"{at}: unreadable value in column '{name}' ({reason}). Correct it or leave the column out.")
+
+
+def refuse_unreadable(values: Iterable[object]) -> None:
+    """Raise the complaint about the first value that could not be read."""
+    for value in values:
+        if isinstance(value, DataError):
+            raise value
 
 
 def class_names(features: "datasets.Features") -> dict[str, tuple[str, ...]]:
@@ -248,9 +275,23 @@ def class_names(features: "datasets.Features") -> dict[str, tuple[str, ...]]:
 
 
 def _schema_classes(schema: "pyarrow.Schema") -> dict[str, tuple[str, ...]]:
-    """Class names that the datasets library wrote into the file, if it did."""
-    if b"huggingface" not in (schema.metadata or {}):
-        return {}
-    from datasets import Features
+    """Class names that the datasets library wrote into the file, if it did and they can be understood.
 
-    return class_names(Features.from_arrow_schema(schema))
+    The library itself refuses them all where one column is of a type that it does not know.
+    """
+    from pyarrow.types import is_integer
+
+    try:
+        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        found = {name: _names(features[name]) for name in schema.names if name in features}
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return {}
+    return {name: names for name, names in found.items() if names and is_integer(schema.field(name).type)}
+
+
+def _names(feature: object) -> tuple[str, ...]:
+    """The names in one column's description; none where it is not of class ids, or not in order."""
+    names = feature.get("names") if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" else None
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+        return ()
+    return tuple(names) if len(set(names)) == len(names) and not SURROGATES.search("".join(names)) else ()
