@@ -29,7 +29,7 @@ from conftest import reviews
 
 from dualmask.attacks import ATTACKS, Tools, build_attack
 from dualmask.attacks.base import Attack, AttackOptions
-from dualmask.attacks.running import Assault, sampled
+from dualmask.attacks.running import Assault, labelled, sampled
 from dualmask.attacks.running import attack as attack_all
 from dualmask.classifier import DefendedClassifier
 from dualmask.errors import DataError, OptionError
@@ -514,6 +514,15 @@ def test_garbage_among_records_is_named_by_its_line(garbage: bytes, header: bool
     path.write_bytes(garbage + lines[1] if header else b"".join([*lines, garbage, lines[1]]))
     with pytest.raises(DataError, match=r"line 1" if header else r"line 3|lacks"):
         read_results(path)
+
+
+@pytest.mark.parametrize("wrong", [
+    (None, 0), (3, 0), (("a", "b", "c"), 0), (("a", None), 0), (["a", "b"], 0), ("a", None), ("a", 1.5), ("a", 0, 1)])
+def test_what_is_no_text_with_a_label_is_refused(wrong: Any) -> None:
+    with pytest.raises(DataError, match=r"expected (pairs of )?a text"):
+        labelled([wrong], ["bad", "good"])
+    found = labelled([("a", np.int64(1)), (("a", "b"), "bad")], ["bad", "good"])
+    assert found == [Example("a", 1), Example(("a", "b"), 0)] and type(found[0].label) is int
 
 
 def test_a_tally_counts_what_it_says() -> None:

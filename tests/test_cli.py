@@ -3,6 +3,7 @@
 
 import csv
 import json
+import os
 import re
 import signal
 import subprocess
@@ -386,6 +387,20 @@ def test_attack_modes_refuse_what_makes_no_sense(
 ) -> None:
     code, _, err = run("attack", model, files / "test.csv", *ATTACK, *flags)
     assert code == 2 and told in " ".join(err.split())
+
+
+@pytest.mark.parametrize("command", [
+    ["attack", "{data}", "--out", "{data}"], ["attack", "{data}", "--out", "{link}"],
+    ["attack", "{data}", "--mode", "transfer", "--source", "{link}", "--out", "{data}"],
+    ["certify", "{data}", "--out", "{link}"], ["certify", "{data}", "--html", "{link}"],
+    ["certify", "{data}", "--out", "x.jsonl", "--html", "x.jsonl"]])
+def test_what_is_read_is_not_replaced(run: Run, tmp_path: Path, command: list[str]) -> None:
+    data, link = tmp_path / "data.csv", tmp_path / "link.jsonl"
+    data.write_text("text,label\ngood,1\n")
+    os.link(data, link)
+    name, *words = (word.format(data=data, link=link) for word in command)
+    code, _, err = run(name, "nowhere", *words, "--overwrite")
+    assert code == 2 and "are one file" in err and data.read_text() == "text,label\ngood,1\n"
 
 
 def test_attack_refuses_before_it_overwrites(run: Run, model: Path, files: Path, tmp_path: Path) -> None:

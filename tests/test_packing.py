@@ -158,16 +158,58 @@ def damaged(content: str) -> dict[str, str]:
     return {"cut": "\n".join([first, header]), "no number": content.replace('"cells": 1', '"cells": "x"'),
             "other table": "\n".join([first, header, '{"index":[1]}', ""]),
             "no cell": "\n".join([first, table, table, ""]),
-            "uneven": content.replace('"label":[0,', '"label":[')}
+            "uneven": content.replace('"label":[0,', '"label":['),
+            "endless": content.replace('"cells": 1', '"cells": Infinity'),
+            "deep": "\n".join([first, header, "[" * 200_000 + "]" * 200_000, ""]),
+            "much hidden": content.replace('"label":[', '"hidden":[20000,0,0,0],"label":['),
+            "more hidden": content.replace('"label":[', f'"hidden":[{10**30},0,0,0],"label":[')}
 
 
-@pytest.mark.parametrize("kind", ["cut", "no number", "other table", "no cell", "uneven"])
+@pytest.mark.parametrize("kind", ["cut", "no number", "other table", "no cell", "uneven", "endless", "deep",
+                                  "much hidden", "more hidden"])
 def test_damage_is_told(tmp_path: Path, kind: str) -> None:
     file = tmp_path / "mine.jsonl.gz"
     pack([write(tmp_path / "run", cell("+-+-"))], file)
     file.write_bytes(gzip.compress(damaged(gzip.decompress(file.read_bytes()).decode())[kind].encode()))
     with pytest.raises(DataError, match=r"mine\.jsonl\.gz can't be read as packed records .* pack the runs again"):
         read_cells(file)
+
+
+def test_a_line_that_fits_into_no_memory_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "mine.jsonl.gz"
+    pack([write(tmp_path / "run", cell("+-+-"))], file)
+    longest = max(map(len, gzip.decompress(file.read_bytes()).splitlines()))
+    monkeypatch.setattr("dualmask.results.LONGEST", longest)
+    assert len(read_cells(file).cells) == 1
+    monkeypatch.setattr("dualmask.results.LONGEST", longest - 1)
+    with pytest.raises(DataError, match="has a line longer than"):
+        read_cells(file)
+
+
+def test_names_that_are_no_cells_are_told_and_the_rest_counts(tmp_path: Path) -> None:
+    file = tmp_path / "mine.jsonl.gz"
+    pack([write(tmp_path / "run", cell("+-+-"))], file)
+    odd = {"missing": {"<script>": "", **NOT_THERE}, "short": {"a.b": 3}}
+    first, rest = gzip.decompress(file.read_bytes()).decode().split("\n", 1)
+    file.write_bytes(gzip.compress(f"{json.dumps({**json.loads(first), **odd})}\n{rest}".encode()))
+    found = read_cells(file)
+    assert found.missing == NOT_THERE and found.short == {} and "no memory" in markdown(build_report(found))
+    told, = found.problems
+    assert "mine.jsonl.gz: expected names of cells' files, found '<script>' (2 such)" in told
+
+
+def test_a_pack_that_can_not_be_written_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*given: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    run, file = write(tmp_path / "run", cell("+-+-")), tmp_path / "out" / "mine.jsonl.gz"
+    pack([run], file)
+    before = file.read_bytes()
+    write(run, cell("+-+-", defence="ddm"))
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OptionError, match=r"mine\.jsonl\.gz can't be written \(No space left.* make room"):
+        pack([run], file)
+    assert file.read_bytes() == before and list(file.parent.iterdir()) == [file]
 
 
 def test_what_grids_ask_for_and_is_not_there_is_told(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ import dualmask
 from dualmask.cli import app
 from dualmask.errors import DataError, OptionError
 from dualmask.evaluation.records import MODES, Cell, keep, provenance, read_cell, read_cells
+from dualmask.reporting.report import build_report
+from dualmask.reporting.report_markdown import markdown
 from dualmask.results import FORMAT, AttackResult, ResultFile, read_results
 
 CELL = Cell("mr", "minilm", "ddm", "textfooler", "adaptive", 0)
@@ -233,6 +235,36 @@ def test_cells_that_were_not_begun_are_told(tmp_path: Path) -> None:
     assert len(found.cells) == 1 and found.problems == [] and found.missing == {other: ""}
     write(tmp_path / "records" / other, RESULT, cell=replace(CELL, seed=1).as_dict())
     assert read_cells(tmp_path).missing == {}
+
+
+def test_what_is_wrong_beside_records_is_told_and_the_rest_counts(tmp_path: Path) -> None:
+    write(tmp_path / "records" / CELL.file_name, RESULT)
+    other = replace(CELL, seed=-1, scores="still").file_name
+    long = replace(CELL, data="x" * 300).file_name
+    (tmp_path / "mine.cells").write_text("\n".join([other, other[:20], "<b>foreign</b>", long, f"../{other}"]))
+    (tmp_path / "x.cells").mkdir()
+    (tmp_path / "other" / "failures.jsonl").mkdir(parents=True)
+    (tmp_path / "failures.jsonl").write_text("[" * 200_000 + "\n")
+    found = read_cells(tmp_path)
+    assert len(found.cells) == 1 and found.missing == {other: ""} and len(found.problems) == 4
+    for told in ("files, found '../mr.", "(4 such)", "x.cells'", "failures.jsonl, line 1, can", "failures.jsonl'"):
+        assert sum(told in problem for problem in found.problems) == 1, told
+    assert "not begun" in markdown(build_report(found))
+
+
+def test_only_records_are_replaced(tmp_path: Path) -> None:
+    """A data file that is named as the place of the records is still there, also under another name."""
+    data, link = tmp_path / "data.csv", tmp_path / "link.jsonl"
+    data.write_text("text,label\ngood movie,1\n")
+    os.link(data, link)
+    for path in (data, link):
+        with pytest.raises(OptionError, match="holds no records and is not replaced"):
+            ResultFile(path, header(), resume=False, overwrite=True)
+    assert data.read_text() == "text,label\ngood movie,1\n"
+    (tmp_path / "empty.jsonl").touch()
+    for path in (tmp_path / "empty.jsonl", write(tmp_path / "a.jsonl", RESULT)):
+        ResultFile(path, header(), resume=False, overwrite=True).close()
+        assert read_results(path)[1] == []
 
 
 def test_a_folder_without_records_says_what_to_do(tmp_path: Path) -> None:

@@ -17,9 +17,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
+from typer.testing import CliRunner
 
 from dualmask.attack_display import tally_table
 from dualmask.bench_display import figure_tables
+from dualmask.cli import app
 from dualmask.errors import DataError
 from dualmask.evaluation.metrics import Robustness, worst_case
 from dualmask.evaluation.records import Cell, CellRecords, Loaded, Mode, Scores, read_cells
@@ -36,7 +38,7 @@ from dualmask.reporting.report_tables import headline, rendered
 from dualmask.results import FAULTS, AttackResult, Outcome, as_line, tally
 
 OUTCOMES: Mapping[str, Outcome] = {"+": "failed", "-": "succeeded", "s": "skipped", "q": "out-of-queries",
-                                   "e": "victim-error", "a": "attack-error"}
+                                   "u": "unconfirmed", "e": "victim-error", "a": "attack-error"}
 
 
 def result(index: int, outcome: Outcome, **changes: object) -> AttackResult:
@@ -53,7 +55,7 @@ def cell(
     outcomes: str, *, defence: str = "plain", attack: str = "textfooler", mode: Mode = "adaptive", seed: int = 0,
     scores: Scores = "raw", data: str = "mr", header: Mapping[str, object] | None = None, **changes: object,
 ) -> CellRecords:
-    """One letter a text: + held, - flipped, s wrong from the start, q out of queries, e and a faults."""
+    """One letter a text: + held, - flipped, s wrong from the start, q out of queries, u unconfirmed, e and a faults."""
     this = Cell(data, "bert", defence, attack, mode, seed, scores)
     results = [result(index, OUTCOMES[letter], **changes) for index, letter in enumerate(outcomes)]
     head = {"format": 1, "cell": this.as_dict(), "labels": ["a", "b"], "texts": len(results), **(header or {})}
@@ -508,6 +510,7 @@ DOUBTS: Mapping[str, tuple[Cells, Cells]] = {
     "hardly any query": ([many(9, 1, queries=1)], [many(9, 1, queries=3)]),
     "always the same answer": ([cell("+s+s+s+s+s+s")], [cell("+s+s+s+s+s++")]),
     "stopped by the budget": ([cell("qq+")], [cell("q+++++++++")]),
+    "given up": ([cell("u++-")], [cell("u" + "+" * 99), cell("u++-", defence="ddm", **noisy(eot=10))]),
     "scores do not move": ([many(30, 5, probability_after=0.9)], [many(30, 5, probability_after=0.8)]),
     "not asked again": ([ddm(5, 5, **noisy(eot=10))], [ddm(5, 5, draws=10, wrong_draws=9, **noisy(eot=10))]),
     "one draw": ([ddm(5, 5, **noisy(eot=1))],
@@ -770,6 +773,14 @@ def test_compare_two_folders(tmp_path: Path) -> None:
     assert test and test.p == 2 / 2 ** 10 and test.corrected == pytest.approx(2 * 2 / 2 ** 10)
     assert all(pair.one == pair.other for pair in found.pairs)
     assert any("mr textfooler transfer raw is only there" in problem for problem in found.problems)
+
+
+def test_names_of_folders_are_no_markup(tmp_path: Path) -> None:
+    one, other = write(tmp_path / "a[" / "x]b", cell("++")), write(tmp_path / "c\x1b[31m", cell("++", attack="pwws"))
+    both = altered(cell("++", header={"data": "[/y]"}), lambda text: replace(text, text="?"))
+    found = CliRunner().invoke(app, ["compare", str(one), str(write(other, both))], env={"COLUMNS": "200"})
+    assert found.exit_code == 0 and "x]b" in found.stdout and "[/y]" in found.stdout.replace("\n", "")
+    assert "\x1b" not in found.stdout
 
 
 def test_what_one_side_has_alone_is_counted(tmp_path: Path) -> None:

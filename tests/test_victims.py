@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whatever answers with probabilities can be attacked: functions, classifiers, pipelines, servers."""
 
+import base64
 import json
 import threading
 import time
@@ -14,9 +15,11 @@ import pytest
 import torch
 from attack_stand_ins import HashVictim, records, run, stand_ins, tiny_classifier
 from conftest import reviews
+from typer.testing import CliRunner
 
 from dualmask.attacks import build_attack
 from dualmask.attacks.running import Assault, attack
+from dualmask.cli import app
 from dualmask.errors import OptionError
 from dualmask.models.victim import (
     ClassifierVictim,
@@ -28,6 +31,7 @@ from dualmask.models.victim import (
     as_victim,
     by_label,
     checked,
+    spelled,
 )
 from dualmask.text.examples import Dataset, Example, Text
 
@@ -89,6 +93,19 @@ def test_an_object_that_can_be_called_is_a_function() -> None:
     assert checked(victim.probabilities(TEXTS), len(TEXTS)).shape == (10, 2)
 
 
+def test_functions_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    made = [eval(compile(f"{line}lambda texts: [[{share}, 0.5]] * len(texts)", "some.py", "eval"))
+            for line, share in (("", 0.5), ("", 0.25), ("\n", 0.5))]  # the last one is the first, a line below
+    one, other, moved = (FunctionVictim(function).describe() for function in made)
+    assert one != other and one == moved and one.startswith("function <lambda> of ")
+    orders = [frozenset(numbers) for numbers in ([0, 8], [8, 0])]
+    assert repr(orders[0]) != repr(orders[1]) and spelled(orders[0]) == spelled(orders[1])
+    path, examples = tmp_path / "a.jsonl", [Example("good movie", 0)]
+    attack(made[0], examples, "deepwordbug", measure=None, out=path)
+    with pytest.raises(OptionError, match="victim: 'function <lambda>"):
+        attack(made[1], examples, "deepwordbug", measure=None, out=path, resume=True)
+
+
 def test_what_is_a_victim_already_stays_one() -> None:
     victim = HashVictim()
     assert as_victim(victim) is victim
@@ -134,6 +151,14 @@ def test_labels_and_scores_in_any_order() -> None:
         by_label(answer, ())
     with pytest.raises(VictimError, match="'fair'"):
         by_label(answer, ("bad", "fair"))
+
+
+@pytest.mark.parametrize("answer", [
+    5, None, [5], [[5]], [["good"]], [[{"label": "good"}]], [[{"label": "good", "score": "x"}]],
+    [[{"label": "good", "score": [1]}]], [[{"label": "good", "score": 10**400}]], [{"label": "good", "score": 1.0}]])
+def test_what_is_not_labels_and_scores_is_told_with_what_was_expected(answer: object) -> None:
+    with pytest.raises(VictimError, match=r"the victim answered .*; expected for each text a list"):
+        by_label(answer, LABELS)
 
 
 # Classifiers and pipelines
@@ -316,6 +341,16 @@ def test_a_server_that_does_not_answer_is_named(
         HttpVictim(server.url, retries=2).probabilities(TEXTS)
     assert words in str(found.value) and server.url in str(found.value)
     assert len(server.requests) == tries
+    assert f"tried {'once' if tries == 1 else f'{tries} times'};" in str(found.value)
+
+
+def test_a_question_that_a_server_refuses_is_no_sign_that_it_is_down(server: Server, pauses: list[float]) -> None:
+    victim = HttpVictim(server.url, retries=2)
+    server.reply = lambda body, number: (400, b"") if number <= 4 else (503, b"") if number <= 6 else good(body, number)
+    for _ in range(4):
+        with pytest.raises(VictimError, match="status 400, tried once"):
+            victim.probabilities(TEXTS)
+    assert checked(victim.probabilities(TEXTS), len(TEXTS)).tolist() == rows(TEXTS) and len(server.requests) == 7
 
 
 def test_answers_that_are_cut_or_not_utf_8_are_victim_errors(server: Server, pauses: list[float]) -> None:
@@ -403,6 +438,37 @@ def test_headers_travel_with_every_question(server: Server) -> None:
     server.reply = good
     HttpVictim(server.url, headers={"Authorization": "Bearer abc"}).probabilities(TEXTS)
     assert server.headers["Authorization"] == "Bearer abc"
+
+
+def test_a_password_in_the_address_travels_as_a_header_and_is_not_told(server: Server) -> None:
+    server.reply = good
+    victim = HttpVictim(server.url.replace("://", "://user:se%40cret@") + "?key=hush#part")
+    victim.probabilities(TEXTS)
+    assert server.headers["Authorization"] == f"Basic {base64.b64encode(b'user:se@cret').decode()}"
+    assert victim.describe() == server.url
+
+
+@pytest.mark.parametrize("url", ["http://[bad", "http://", "http:///path", "http://host:port/", "http://host:99999/",
+                                 "http://host/a b", "http://host/\u00fc", "http://host/\n", "http://user:p/secret@host"])
+def test_an_address_that_can_not_be_asked_is_refused_at_once(url: str) -> None:
+    with pytest.raises(OptionError, match="address can't be read; expected one such as http") as found:
+        as_victim(url, labels=LABELS)
+    assert "secret" not in str(found.value)
+
+
+def test_an_attack_without_a_usable_answer_fails_and_shows_no_secret(server: Server, tmp_path: Path) -> None:
+    server.reply = lambda body, number: (200, json.dumps(
+        [[{"label": "[/x]\x1b]0;owned\x07", "score": 1.0}]] * len(body["inputs"])).encode())  # type: ignore[arg-type]
+    data, out = tmp_path / "data.csv", tmp_path / "a.jsonl"
+    data.write_text("text,label\ngood movie,good\nbad plot,bad\n")
+    address = server.url.replace("://", "://user:secret@") + "?key=secret"
+    found = CliRunner().invoke(app, ["attack", address, str(data), "--labels", "bad,good", "--attack", "deepwordbug",
+                                     "--no-measure", "--quiet", "--out", str(out)], env={"COLUMNS": "200"})
+    assert found.exit_code == 1 and f"records: {out}" in found.stdout and "against http://127" in found.stdout
+    assert "nothing was measured: each of the 2 texts ended in a fault" in found.stderr and "[/x]" in found.stdout
+    written = out.read_text(encoding="utf-8")
+    assert written.count("victim-error") == 2
+    assert all(secret not in found.output + written for secret in ("secret", "\x1b", "\x07"))
 
 
 def test_a_label_missing_from_the_names_is_told_at_once(server: Server) -> None:

@@ -85,7 +85,8 @@ def tally_table(
         if count or name in ("succeeded", "failed", "skipped"):
             reason = next((one.reason for one in results if one.outcome == name and one.reason), "")
             meaning = SHOWN_ONLY.get(name, MEANING[name]) if shown_only else MEANING[name]
-            table.add_row(name, f"{count:,}", meaning + (f"; the first: {reason}" if reason else ""))
+            told = meaning + (f"; the first: {reason}" if reason else "")
+            table.add_row(name, f"{count:,}", Text(told.translate(SHOWN)))  # a victim may have worded the reason
     found = robustness(results)
     whole = f"of the texts without a fault; {found.faults:,} left out" if found.faults else "of all texts"
     table.add_row("accuracy before", *share(found.right, found.texts, whole))

@@ -4,18 +4,18 @@
 import shlex
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from dualmask.display import own_command
-from dualmask.errors import DataError, EncoderError, OptionError
+from dualmask.display import own_command, show_error
+from dualmask.errors import EncoderError, OptionError
 from dualmask.evaluation.records import TRANSFER, Mode
 from dualmask.results import HELD
 from dualmask.text.columns import FIND, Columns
@@ -28,19 +28,10 @@ if TYPE_CHECKING:
     from dualmask.text.examples import Example
 
 
+SERVER = ("http://", "https://")  # how the addresses of victims begin
 # What an attack may have used that its paper had otherwise
 TOOLS = {"synonyms": "synonyms", "tagger": "tagger", "language_model": "language model",
          "sentences": "sentence encoder"}
-
-
-class Labelled(Protocol):
-    """A request that names labelled texts."""
-
-    @property
-    def data(self) -> str: ...
-
-    @property
-    def columns(self) -> Columns: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,12 +62,17 @@ class Request:
 def run(request: Request) -> None:
     from dualmask.attack_display import show_results, tally_table
     from dualmask.attacks import build_attack
+    from dualmask.cli_certify import find_examples
+    from dualmask.models.victim import Victim
     from dualmask.results import tally
 
     check(request)
     if request.attack:  # a wrong name or option is told before models are loaded
         build_attack(request.attack, preset=request.preset, options=request.options)
     victim, labels = find_victim(request)
+    given = request.victim
+    if isinstance(victim, Victim):  # a server, whose address may hold a password
+        request = replace(request, victim=victim.describe())
     chosen = build_attack(attack_name(request, victim), preset=request.preset, options=request.options)
     own: Mode = "defence-aware" if chosen.against else "adaptive"
     request = replace(request, attack=chosen.name, mode=request.mode or own)
@@ -89,9 +85,19 @@ def run(request: Request) -> None:
     console.print(tally_table(results, tally(results), time.perf_counter() - began, threshold=threshold))
     told = f"records: {request.out}"
     if not request.out:
-        again = shlex.join([own_command(), *sys.argv[1:], "--out", "attack.jsonl"])
+        words = [request.victim if word == given else word for word in sys.argv[1:]]
+        again = shlex.join([own_command(), *words, "--out", "attack.jsonl"])
         told = f"to keep one record for each text: {again}"
     console.print(Text(told, "dim"), soft_wrap=True)
+    check_measured(results)
+
+
+def check_measured(results: "list[AttackResult]") -> None:
+    """Where every text ended in a fault, nobody may take the run for a measurement."""
+    if results and not any(one.settled for one in results):
+        show_error(f"nothing was measured: each of the {len(results):,} texts ended in a fault, the first with: "
+                   f"{results[0].reason or results[0].outcome}. Mend that, and attack again.")
+        raise SystemExit(1)
 
 
 def attack_name(request: Request, victim: object) -> str:
@@ -201,27 +207,13 @@ class Progressing(Progress):
         self.update(self.bar, advance=1, counts=f"{self.fooled} fooled, {self.held} held")
 
 
-def find_examples(request: Labelled, labels: Sequence[str]) -> "list[Example]":
-    """The labelled texts; names of classes that the model does not know may only be other names."""
-    from dualmask.text.examples import load_examples
-
-    try:
-        return load_examples(request.data, labels=labels, columns=request.columns, part="test")
-    except DataError as error:
-        if "unknown label" not in str(error):
-            raise
-        problem = str(error).partition(" Correct the label")[0].replace("of the training data", "of the model")
-        raise DataError(f"{problem} If the data name the classes otherwise, say so with --labels, e.g. "
-                        f"--labels {','.join(map(str, range(len(labels))))} for {', '.join(labels)}.") from None
-
-
 def setting(request: Request, attack: "Attack", victim: object, counts: tuple[int, int]) -> Text:
     """What the numbers below are about; without it they can't be quoted."""
     changed = "".join(f", {name}={value}" for name, value in request.options.items())
     changed += ", sequential" if request.sequential else ""
     defence = getattr(getattr(victim, "defence", None), "name", None)
     who = f"a model with the defence {defence}" if defence not in (None, "plain") else "a model without a defence"
-    if isinstance(victim, str):
+    if request.victim.startswith(SERVER):
         who = "a server"
     told = (f"{attack.name}, preset {attack.preset}{changed}, seed {request.seed}, against {request.victim}, {who} "
             f"{relation(request, attack, defence)}; {counts[0]:,} of {counts[1]:,} texts of {request.data}")
@@ -242,6 +234,8 @@ def relation(request: Request, attack: "Attack", defence: str | None) -> str:
 
 
 def check(request: Request) -> None:
+    from dualmask.cli_certify import check_places
+
     transfer = request.mode in TRANSFER
     if transfer and request.resume:
         raise OptionError(f"--resume does not go with --mode {request.mode}, which writes its records at the end; use "
@@ -254,7 +248,8 @@ def check(request: Request) -> None:
         raise OptionError("--source names texts to replay; it goes with --mode transfer or transfer-successful.")
     if request.resume and request.out is None:
         raise OptionError("--resume goes on with a file of records; name it with --out.")
-    server = request.victim.startswith(("http://", "https://"))
+    check_places(request.out, request.data, request.source)
+    server = request.victim.startswith(SERVER)
     if server and not request.defended:
         raise OptionError("--undefended takes the defence off a saved model; a server keeps its own.")
     if server and len(request.labels) < 2:
@@ -263,8 +258,10 @@ def check(request: Request) -> None:
 
 def find_victim(request: Request) -> tuple[object, tuple[str, ...]]:
     """A server, a saved classifier, or a plain Hugging Face one; and what the data call its classes."""
-    if request.victim.startswith(("http://", "https://")):
-        return request.victim, request.labels
+    if request.victim.startswith(SERVER):
+        from dualmask.models.victim import HttpVictim
+
+        return HttpVictim(request.victim, request.labels), request.labels
     from dualmask.classifier import DefendedClassifier
 
     folder = Path(request.victim)

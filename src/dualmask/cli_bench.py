@@ -168,13 +168,15 @@ def compare(
     """Test on the same texts whether one run holds better than another."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from dualmask.reporting.comparison import compare as compared
     from dualmask.reporting.report_tables import probability
 
     found = compared(one, other)
     names = ("data", "attack", "A", "B", "texts x seeds", "A - B in points, 95 %", "only A, only B", "p", "corrected")
-    table = Table(*names, title=f"accuracy under attack on the same texts, A: {one}, B: {other}", title_justify="left")
+    title = f"accuracy under attack on the same texts, A: {one}, B: {other}".translate(SHOWN)
+    table = Table(*names, title=Text(title, "table.title"), title_justify="left")
     for pair in found.pairs:
         attack = f"{pair.attack} {pair.mode}{f' {pair.scores}' if pair.scores != 'raw' else ''}"
         cells = [pair.data, attack, pair.one, pair.other]
@@ -183,7 +185,7 @@ def compare(
             cells += [f"{test.texts:,} x {test.seeds}", f"{100 * test.difference.value:+.1f} [{100 * low:+.1f}, "
                       f"{100 * high:+.1f}]", f"{test.only_one:,}, {test.only_other:,}", probability(test.p),
                       probability(test.corrected) + ("" if test.significant else " not significant")]
-        table.add_row(*cells, *([] if pair.test else [pair.reason]))
+        table.add_row(*cells, *([] if pair.test else [Text(pair.reason.translate(SHOWN))]))
     console = Console()
     (console if console.is_terminal else Console(width=160)).print(table)
     console.print("p: exact paired test over texts (McNemar's for one seed); corrected by Holm over this table.")

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """`dualmask certify`: a model and labelled texts in, certified accuracy and records out."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
-from dualmask.errors import OptionError
+from dualmask.errors import DataError, OptionError
 from dualmask.text.columns import Columns
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dualmask.classifier import DefendedClassifier
     from dualmask.evaluation.certification import CertifyingOptions
     from dualmask.evaluation.certified_records import Certificate, Certified, Summary
+    from dualmask.text.examples import Example
 
 COLUMNS, PROOF, RUNS = "Columns (found by name unless given)", "Proof", "Runs"
 Under = Annotated[str | None, typer.Option(
@@ -41,6 +42,16 @@ PairColumn = Annotated[str | None, typer.Option(help="Column of a second text.",
 Resume = Annotated[bool, typer.Option("--resume", help="Go on where a stopped run was.", rich_help_panel=RUNS)]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.", rich_help_panel=RUNS)]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar.", rich_help_panel=RUNS)]
+
+
+class Labelled(Protocol):
+    """A request that names labelled texts."""
+
+    @property
+    def data(self) -> str: ...
+
+    @property
+    def columns(self) -> Columns: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +97,8 @@ def certify(
         raise OptionError("--option and --preset are those of the defence to certify under; name it with --under.")
     if resume and out is None:
         raise OptionError("--resume goes on with a file of records; name it with --out.")
+    check_places(out, data)
+    check_places(html, data, out)
     run(Request(model=model, data=data, under=under, preset=preset, options=parse_assignments(option or []),
                 labels=tuple(name.strip() for name in (labels or "").split(",") if name.strip()),
                 columns=Columns(text_column, label_column, pair_column), out=out, html=html, resume=resume,
@@ -126,7 +139,6 @@ def certified(request: Request, options: "CertifyingOptions") -> "Certified":
     from rich.console import Console
     from rich.text import Text
 
-    from dualmask.cli_attack import find_examples
     from dualmask.evaluation.certification import certify, provable
 
     classifier = find_classifier(request)
@@ -141,6 +153,28 @@ def certified(request: Request, options: "CertifyingOptions") -> "Certified":
     with progressing(min(options.samples or len(examples), len(examples)), shown=request.progress) as watch:
         return certify(classifier, examples, options, out=request.out, resume=request.resume, watch=watch,
                        overwrite=request.overwrite, about={"victim": request.model, "data": request.data})
+
+
+def find_examples(request: Labelled, labels: Sequence[str]) -> "list[Example]":
+    """The labelled texts; names of classes that the model does not know may only be other names."""
+    from dualmask.text.examples import load_examples
+
+    try:
+        return load_examples(request.data, labels=labels, columns=request.columns, part="test")
+    except DataError as error:
+        if "unknown label" not in str(error):
+            raise
+        problem = str(error).partition(" Correct the label")[0].replace("of the training data", "of the model")
+        raise DataError(f"{problem} If the data name the classes otherwise, say so with --labels, e.g. "
+                        f"--labels {','.join(map(str, range(len(labels))))} for {', '.join(labels)}.") from None
+
+
+def check_places(out: Path | None, *others: str | Path | None) -> None:
+    """What is written must not replace what is read, whatever a link calls it."""
+    for other in (Path(one) for one in others if one is not None):
+        if out is not None and (out == other or (out.exists() and other.exists() and out.samefile(other))):
+            raise OptionError(f"{out} and {other} are one file, which has another use here; give another file to "
+                              "write to.")
 
 
 def check_effects(classifier: "DefendedClassifier", given: frozenset[str]) -> None:

@@ -95,8 +95,8 @@ def check_wrapping(guard: Defence, *, held_out: bool) -> None:
     acting = [part for part in parts if type(part).inference_view is not Defence.inference_view
               or type(part).answer is not Defence.answer]
     if not acting and guard.name != Defence.name:
-        raise OptionError(f"the defence '{guard.name}' acts while a classifier is trained and does nothing for one that "
-                          "is; train one with dualmask.train(defence=...).")
+        raise OptionError(f"the defence '{guard.name}' acts while a classifier is trained and does nothing for one "
+                          "that is; train one with dualmask.train(defence=...).")
     tuned = [part.name for part in parts if type(part).tune is not Defence.tune]
     if tuned and not held_out:
         raise OptionError(f"the defence '{tuned[0]}' sets thresholds on held-out texts; give some with their classes: "

@@ -15,6 +15,7 @@ from dualmask.text.columns import SURROGATES, Text
 from dualmask.text.lines import DAMAGED, unpacked
 
 FORMAT = 1
+LONGEST = 64 * 2**20  # bytes of a line; a small packed file may hold one that fits into no memory
 Outcome = Literal[
     "succeeded",  # the victim, asked again, gives another label
     "failed",  # the search came to its end
@@ -184,18 +185,18 @@ def read_records(path: Path, kind: type[R]) -> tuple[dict[str, object], list[R]]
 def whole_lines(path: Path) -> Iterator[bytes]:
     try:
         with unpacked(path) as lines:
-            for line in lines:
-                if not line.endswith(b"\n"):
-                    break
+            while (line := lines.readline(LONGEST + 1)).endswith(b"\n"):
                 yield line
     except DAMAGED as error:
         raise DataError(f"{path} can't be unpacked to its end ({error}); copy or pack the file again.") from error
+    if len(line) > LONGEST:
+        raise DataError(f"{path} has a line longer than {LONGEST // 2**20} MiB, which no record is; restore the file.")
 
 
 def read_header(path: Path) -> dict[str, object]:
     """The first line of a file of results; empty where it is cut off or no header."""
     with unpacked(path) as lines, suppress(ValueError, RecursionError, DataError, *DAMAGED):
-        found = json.loads(lines.readline())
+        found = json.loads(lines.readline(LONGEST))
         return checked_header(found) if isinstance(found, dict) else {}
     return {}
 
@@ -244,6 +245,8 @@ class RecordFile(Generic[R]):
                 raise OptionError(f"{path} is there already; go on with it (--resume) or replace it (--overwrite).")
             self._go_on()
         try:
+            if overwrite and path.is_file() and path.stat().st_size and not read_header(path):  # maybe the input itself
+                raise OptionError(f"{path} holds no records and is not replaced; delete it, or give another file.")
             path.parent.mkdir(parents=True, exist_ok=True)
             self._write(self.done)
             self._stream = path.open("a", encoding="utf-8", newline="\n")

@@ -230,18 +230,25 @@ def labelled(given: Data, labels: Sequence[str]) -> list[Example]:
         return by_name(given, labels)
     examples = []
     for one in given:
-        if not isinstance(one, tuple) or len(one) != 2 or not isinstance(one[1], int | str):
-            raise DataError(f"expected pairs of a text and a label, got {one!r:.60}.")
+        if not isinstance(one, tuple) or len(one) != 2 or not isinstance(one[1], int | str | np.integer):
+            raise DataError(f"expected pairs of a text and a label, which is a number or a name, got {one!r:.60}.")
         text, label = one
+        if not is_text(text):
+            raise DataError(f"expected a text, or a pair of texts as a tuple, got {text!r:.60} with the label {label}.")
         if isinstance(label, str):
             if label not in labels:
                 raise DataError(f"the label '{label}' is a name, and the victim's names are "
                                 f"{', '.join(labels) or 'not known; give them with labels='}.")
             label = labels.index(label)
-        examples.append(Example(text, label))
+        examples.append(Example(text, int(label)))
     if not examples:
         raise DataError("there is nothing to attack: no examples were given.")
     return examples
+
+
+def is_text(value: object) -> bool:
+    pair = isinstance(value, tuple) and len(value) == 2 and all(isinstance(part, str) for part in value)
+    return isinstance(value, str) or pair
 
 
 def by_name(data: Dataset, labels: Sequence[str]) -> list[Example]:

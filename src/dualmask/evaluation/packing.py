@@ -9,6 +9,8 @@ is given as that cell's number.
 import gzip
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
 from itertools import islice
 from math import inf
 from pathlib import Path
@@ -20,11 +22,13 @@ from dualmask.evaluation.records import (
     Cell,
     CellRecords,
     Loaded,
+    cell_names,
     cell_of,
     check_classes,
+    keep,
     read_cells,
 )
-from dualmask.results import FIELDS, FORMAT, AttackResult, checked_header, whole_lines
+from dualmask.results import FIELDS, FORMAT, AttackResult, Spans, checked_header, whole_lines
 from dualmask.text.columns import Text
 from dualmask.text.differences import word_changes
 from dualmask.text.words import Words
@@ -32,6 +36,7 @@ from dualmask.text.words import Words
 TEXTS = ("text", "adversarial")  # what is left out: of the one a hash stands for it, of the other what it changed
 SPANS = ("hidden", "hidden_after")  # of these their number is kept
 DEFAULTS = {f.name: f.default for f in FIELDS}
+MOST_SPANS = 1 << 14  # of a text; encoders read fewer tokens, and a forged number must not fill the memory
 BETWEEN = -1  # the place of a change that no word shows, such as of a comma
 Column = list[object]
 
@@ -69,8 +74,7 @@ def pack(
                          short={name: short[name] for one in cells
                                 if short.get(name := one.cell.file_name, 0) > most_texts(one)})
     content = gzip.compress("".join(f"{line}\n" for line in lines).encode("utf-8"), mtime=0)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_bytes(content)
+    keep(content, out)
     return Packed(len(cells), sum(len(one.results) for one in cells), len(content),
                   [problem for one in loaded for problem in one.problems])
 
@@ -131,18 +135,21 @@ def read_packed(path: Path) -> Loaded:
     lines = whole_lines(path)
     try:
         told = json.loads(next(lines))
-        count, missing = int(told["cells"]), {str(name): str(reason) for name, reason in told["missing"].items()}
-        short = {str(name): int(texts) for name, texts in told.get("short", {}).items()}
+        count, missing, short = int(told["cells"]), told["missing"], told.get("short", {})
+        names, problems = cell_names(path, {**missing, **short})
         headers = [checked_header(json.loads(line)) for line in islice(lines, count)]
         tables = [json.loads(line) for line in islice(lines, count)]
         if len(tables) < count:
             raise DataError(f"it ends after {len(tables)} of {count} cells.")
         cells = [unpacked_cell(path, header, full(table, tables))
                  for header, table in zip(headers, tables, strict=True)]
-    except (StopIteration, ValueError, KeyError, TypeError, AttributeError, IndexError, DataError) as error:
+        gaps = {name: str(missing[name]) for name in names if name in missing}
+        fewer = {name: int(short[name]) for name in names if name in short}
+    except (StopIteration, ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError,
+            RecursionError, DataError) as error:
         raise DataError(f"{path} can't be read as packed records ({error}); restore it, or pack the runs "
                         "again.") from None
-    return Loaded(cells, [], missing, short)
+    return Loaded(cells, problems, gaps, fewer)
 
 
 def full(table: Mapping[str, object], tables: Sequence[Mapping[str, object]]) -> dict[str, Column]:
@@ -162,8 +169,16 @@ def unpacked_result(record: dict[str, object]) -> AttackResult:
     found = record.pop("edits")
     told = "" if found == [] else json.dumps(found)
     record["adversarial"] = None if found is None else f"{record['text']}{told}"
-    for name in SPANS:
-        if record.get(name) is not None:
-            record[name] = [[0, 0, 0]] * cast(int, record[name])
-    return AttackResult.from_json(record)
+    counts = {name: record.pop(name, None) for name in SPANS}
+    hidden = {name: nowhere(count) for name, count in counts.items() if count is not None}
+    result = AttackResult.from_json(record)
+    return replace(result, **hidden) if hidden else result  # type: ignore[arg-type]
+
+
+@cache
+def nowhere(count: object) -> Spans:
+    """So many spans whose places are not known. Thousands of records share the few that there are."""
+    if type(count) is not int or not 0 <= count <= MOST_SPANS:
+        raise DataError(f"a record tells of {count!r:.40} hidden places; expected a number up to {MOST_SPANS:,}.")
+    return ((0, 0, 0),) * count
 

@@ -4,6 +4,7 @@
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -34,6 +35,7 @@ Scores = Literal[  # what the attack sees
 ]
 SCORE_WORDS: Mapping[str, str] = {"raw": "", "calibrated": "calibrated scores", "still": "draws held still"}
 MODES: tuple[Mode, ...] = get_args(Mode)
+NAME = re.compile(rf"(?:[\w+-]+\.){{4}}(?:{'|'.join(MODES)})\.-?[0-9]+(?:\.[a-z]+)?\.jsonl")  # of a cell's file
 TRANSFER: tuple[Mode, ...] = ("transfer", "transfer-successful")
 RECORDS = "records"  # of a run's folder: its files of records
 FAILURES = "failures.jsonl"  # cells that could not be filled
@@ -156,9 +158,10 @@ def check_classes(path: Path, classes: int, results: Sequence[AttackResult]) -> 
 def read_cells(folder: Path) -> Loaded:
     """A file of records, or all of a run, of several runs, or of a folder. A damaged one is named, the others count."""
     cells, problems, missing, short = list[CellRecords](), list[str](), dict[str, str](), dict[str, int]()
-    for path in record_files(folder):
+    readers = {**dict.fromkeys(record_files(folder), read_file), **dict.fromkeys(sorted(folder.rglob(CELLS)), lacking)}
+    for path, reader in readers.items():
         try:
-            read = read_file(path)
+            read = reader(path)
         except (DataError, OSError) as error:
             problems.append(str(error))
             continue
@@ -166,10 +169,11 @@ def read_cells(folder: Path) -> Loaded:
         problems += read.problems
         missing |= read.missing
         short |= read.short
-    for path in sorted(folder.rglob(CELLS)):
-        missing |= lacking(path)
     for path in sorted(folder.rglob(FAILURES)):
-        problems += told_failures(path, missing, {one.cell.file_name for one in cells})
+        try:
+            problems += told_failures(path, missing, {one.cell.file_name for one in cells})
+        except OSError as error:
+            problems.append(str(error))
     if not cells:
         others = f" What is there: {' '.join(problems[:3])}" if problems else ""
         raise DataError(f"no records that can be read below {folder}; make some with 'dualmask bench GRID'.{others}")
@@ -183,10 +187,18 @@ def read_file(path: Path) -> Loaded:
     return read_packed(path) if read_header(path).get("kind") == PACKED else Loaded([read_cell(path)], [])
 
 
-def lacking(path: Path) -> dict[str, str]:
+def lacking(path: Path) -> Loaded:
     """The files of records that a grid asks for and its run does not have; why is not known here."""
-    asked = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    return {name: "" for name in asked if not (path.parent / RECORDS / name).exists()}
+    asked, problems = cell_names(path, path.read_text(encoding="utf-8", errors="replace").splitlines())
+    return Loaded([], problems, {name: "" for name in asked if not (path.parent / RECORDS / name).exists()})
+
+
+def cell_names(path: Path, given: Collection[str]) -> tuple[list[str], list[str]]:
+    """Of names that a file holds those of cells, and a problem where there are others: it may be cut off or foreign."""
+    known = [name for name in given if NAME.fullmatch(name) and len(name.encode()) < 256]
+    odd = sorted(set(given).difference(known))
+    told = f"({len(odd):,} such); run 'dualmask bench' with its grid, or 'dualmask pack', again."
+    return known, [f"{path}: expected names of cells' files, found {odd[0]!r:.60} {told}"] if odd else []
 
 
 def told_failures(path: Path, missing: dict[str, str], read: Collection[str]) -> Iterator[str]:
@@ -196,7 +208,7 @@ def told_failures(path: Path, missing: dict[str, str], read: Collection[str]) ->
         try:
             found = json.loads(line)
             name, reason = Cell.from_dict(found["cell"]).file_name, str(found["reason"])
-        except (ValueError, KeyError, TypeError, DataError, OptionError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError, DataError, OptionError) as error:
             yield f"{path}, line {number}, can't be read: {error}"
             continue
         if name in missing:
@@ -228,12 +240,12 @@ def holds_others(path: Path) -> bool:
         return False
 
 
-def keep(text: str, path: Path) -> None:
+def keep(content: str | bytes, path: Path) -> None:
     """Write a file, whole or not at all: what was there stays until the new one is."""
     part = path.with_name(f"{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(text, encoding="utf-8", errors="backslashreplace")
+        part.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace"))
         part.replace(path)
     except OSError as error:
         with suppress(OSError):
@@ -251,10 +263,8 @@ def provenance() -> dict[str, object]:
 def installed() -> dict[str, str]:
     found = {}
     for name in ("torch", "transformers", "tokenizers", "numpy"):
-        try:
+        with suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return found
 
 

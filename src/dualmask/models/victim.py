@@ -3,13 +3,20 @@
 
 import http.client
 import json
+import re
 import time
 import urllib.error
 import urllib.request
 from abc import ABC, abstractmethod
+from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from hashlib import blake2b
 from pathlib import Path
+from types import CodeType
 from typing import Any, Protocol, cast, runtime_checkable
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import numpy as np
 import torch
@@ -21,6 +28,7 @@ from dualmask.text.examples import Text
 
 Rows = NDArray[np.float64]  # (texts, classes)
 SUM_TOLERANCE = 1e-2  # victims in bfloat16 miss 1 by so much
+ADDRESS = re.compile(r"https?://[^\x00-\x20\x7f\s/?#]+(?:[/?#][!-~]*)?")  # behind the host no space, and ASCII alone
 RETRIED = (408, 425, 429, 500, 502, 503, 504)  # answers of a server that may answer later
 STRANGE = "\ua000\u1401\u13a0"  # letters of scripts that few vocabularies know
 
@@ -114,8 +122,23 @@ class FunctionVictim(Victim):
         return self.function(list(texts))
 
     def describe(self) -> str:
-        name = getattr(self.function, "__qualname__", type(self.function).__qualname__)
-        return f"function {name} of {getattr(self.function, '__module__', None) or 'somewhere'}"
+        function = self.function.func if isinstance(self.function, partial) else self.function
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+        return f"function {name} of {getattr(function, '__module__', None) or 'somewhere'}{code_mark(function)}"
+
+
+def code_mark(function: Callable[..., object]) -> str:
+    """Tells functions of one name apart, such as lambdas: a hash, the same wherever this version of Python runs."""
+    bare = getattr(function, "__wrapped__", function) if hasattr(function, "__code__") else type(function).__call__
+    code = getattr(bare, "__code__", None)
+    return f", code {blake2b(spelled(code).encode(), digest_size=4).hexdigest()}" if type(code) is CodeType else ""
+
+
+def spelled(value: object) -> str:
+    """Code, or a constant in it, without the lines that it stands in and whatever order a set has today."""
+    if isinstance(value, CodeType):
+        return repr((value.co_code, value.co_names, [spelled(one) for one in value.co_consts]))
+    return repr(sorted(map(repr, value)) if isinstance(value, frozenset) else value)
 
 
 class PipelineVictim(Victim):
@@ -137,8 +160,8 @@ class PipelineVictim(Victim):
 class HttpVictim(Victim):
     """A server that takes {"inputs": [...]} and gives rows of probabilities or, like pipelines, of labels and scores.
 
-    Answers that may change (busy, unavailable, time-out) are asked for again, after longer and longer pauses. What
-    stands behind "?" in the address may be a secret: it is in no message and no record.
+    Answers that may change (busy, unavailable, time-out) are asked for again, after longer and longer pauses. A user
+    and a password before "@" in the address, and what stands behind "?", are in no message and no record.
     """
 
     def __init__(
@@ -147,12 +170,15 @@ class HttpVictim(Victim):
     ) -> None:
         if retries < 0 or timeout <= 0:
             raise OptionError(f"retries={retries}, timeout={timeout}; expected 0 or more, and more than 0 seconds.")
-        self.url, self.labels, self.retries, self.timeout = url, tuple(labels), retries, timeout
-        self.headers = {"Content-Type": "application/json", **(headers or {})}
+        self.labels, self.retries, self.timeout = tuple(labels), retries, timeout
+        login = split_address(url).netloc.rpartition("@")[0]
+        self.url = url.replace(f"{login}@", "", 1) if login else url
+        known = {"Authorization": f"Basic {b64encode(unquote(login).encode()).decode()}"} if login else {}
+        self.headers = {"Content-Type": "application/json", **known, **(headers or {})}
         self._failures = 0  # in a row; a server that is down is not waited for each time
 
     def describe(self) -> str:
-        return self.url.partition("?")[0]
+        return self.url.partition("?")[0].partition("#")[0]
 
     def probabilities(self, texts: Sequence[Text]) -> ArrayLike:
         body = {"inputs": [text if isinstance(text, str) else list(text) for text in texts],
@@ -167,8 +193,8 @@ class HttpVictim(Victim):
         return cast(ArrayLike, answer)
 
     def _post(self, body: bytes) -> object:
-        reason, unreachable = "", False
-        tries = self.retries + 1 if self._failures < 3 else 1
+        reason, unreachable, tries = "", False, (self.retries + 1 if self._failures < 3 else 1)
+        self._failures += 1  # until an answer comes that is not worth another try
         for attempt in range(tries):
             if attempt:
                 time.sleep(min(0.25 * 2 ** (attempt - 1), 8.0))
@@ -181,34 +207,46 @@ class HttpVictim(Victim):
             except urllib.error.HTTPError as error:
                 reason, unreachable = f"status {error.code}", False
                 if error.code not in RETRIED:
+                    self._failures = 0
                     break
-            except ValueError:  # also bytes that are no text
+            except (ValueError, RecursionError):  # also bytes that are no text
                 reason, unreachable = "an answer that is not JSON", False
             except (OSError, http.client.HTTPException) as error:
                 reason = str(getattr(error, "reason", error) or type(error).__name__)
                 cause = getattr(error, "reason", error)  # a text that takes too long does not mean that nobody is there
                 unreachable = not isinstance(cause, TimeoutError | http.client.HTTPException)
-        self._failures += 1
+        tried = f"tried {attempt + 1} times" if attempt else "tried once"
         if unreachable:
-            raise VictimUnreachableError(f"{self.describe()} can't be reached ({reason}), tried {tries} times. Check "
-                                         "the address and the server; a run that writes records can be resumed.")
-        raise VictimError(f"{self.describe()} gave {reason}, tried {tries} times; expected a list with a row of "
-                          "probabilities, or of labels and scores, for each text.")
+            raise VictimUnreachableError(f"{self.describe()} can't be reached ({reason}), {tried}. Check the address "
+                                         "and the server; a run that writes records can be resumed.")
+        raise VictimError(f"{self.describe()} gave {reason}, {tried}; expected a list with a row of probabilities, or "
+                          "of labels and scores, for each text.")
+
+
+def split_address(url: str) -> SplitResult:
+    """The parts of an address that can be asked. One that can't may hold a password anywhere, and is not repeated."""
+    with suppress(ValueError):  # also of a port that is no number
+        if ADDRESS.fullmatch(url) and (parts := urlsplit(url)).hostname and parts.port != 0:
+            return parts
+    raise OptionError("the victim's address can't be read; expected one such as http://localhost:8080/classify, with "
+                      "%20 for a space, and likewise for what else is no plain character.")
 
 
 def by_label(answer: object, labels: Sequence[str]) -> list[list[float]]:
     """Labels and scores in any order as rows in the order of the labels."""
     if not labels:
         raise OptionError("this victim answers with label names; give the names in the order of the data's labels.")
-    rows = []
-    for found in cast(Sequence[Sequence[Mapping[str, object]]], answer):
-        scores = {str(one["label"]): float(cast(float, one["score"])) for one in found}
-        missing = [label for label in labels if label not in scores]
-        if missing:
+    try:
+        rows = [{str(one["label"]): float(cast(float, one["score"])) for one in found}
+                for found in cast(Sequence[Sequence[Mapping[str, object]]], answer)]
+    except (LookupError, TypeError, ValueError, OverflowError):
+        raise VictimError(f"the victim answered {answer!r:.100}; expected for each text a list of what each class "
+                          'gets, such as {"label": "good", "score": 0.9}.') from None
+    for scores in rows:
+        if missing := [label for label in labels if label not in scores]:
             raise VictimError(f"the victim's answer lacks the label '{missing[0]}'; it has {', '.join(scores)}. It "
                               "must give all labels (top_k=None).")
-        rows.append([scores[label] for label in labels])
-    return rows
+    return [[scores[label] for label in labels] for scores in rows]
 
 
 def as_victim(source: object, *, labels: Sequence[str] = ()) -> Victim:
@@ -227,9 +265,8 @@ def as_victim(source: object, *, labels: Sequence[str] = ()) -> Victim:
         return PipelineVictim(source, [config.id2label[place] for place in range(config.num_labels)])
     if callable(source):
         return FunctionVictim(source, labels)
-    hint = ""
-    if hasattr(source, "predict_proba"):
-        hint = " For one of scikit-learn: lambda texts: model.predict_proba(vectoriser.transform(texts))."
+    hint = (" For one of scikit-learn: lambda texts: model.predict_proba(vectoriser.transform(texts))."
+            if hasattr(source, "predict_proba") else "")
     raise OptionError(f"a {type(source).__name__} can't be attacked; give a classifier, a pipeline, a function from "
                       f"texts to probabilities, or an address that begins with http.{hint}")
 
@@ -240,7 +277,7 @@ def checked(answer: ArrayLike, texts: int, *, classes: int = 0) -> Rows:
         if isinstance(answer, torch.Tensor):  # of any kind and anywhere, also in the middle of training
             answer = answer.detach().double().cpu().numpy()
         rows: Rows = np.asarray(answer, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise VictimError(f"the victim's answer is no table of numbers: {error}") from None
     if rows.ndim != 2 or rows.shape[0] != texts or rows.shape[1] < 1:
         raise VictimError(f"the victim gave the shape {rows.shape} for {texts} texts; expected (texts, classes).")

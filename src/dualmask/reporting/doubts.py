@@ -26,8 +26,8 @@ from dualmask.reporting.reported import ReportedTable
 ORDER: Sequence[Severity] = ("serious", "caution", "note")
 UNRANKED = frozenset({  # where serious: accuracy under attack may flatter the defence, or can't be compared
     "an illusion of scores", "an illusion of noise", "transfer beats adaptive", "hardly any query",
-    "stopped by the budget", "given up", "always the same answer", "no adaptive attack", "unfinished", "worst case on fewer texts",
-    "settings differ", "never begun"})
+    "stopped by the budget", "given up", "always the same answer", "no adaptive attack", "unfinished",
+    "worst case on fewer texts", "settings differ", "never begun"})
 SLACK = 0.01  # a point: less is no sign
 SEVERAL = Fraction(3, 100)  # between raw scores and others
 ILLUSIONS: Mapping[Scores, tuple[str, str]] = {  # of figures that fall when the attack sees more, and where from
