@@ -135,7 +135,7 @@ class DDMRestore(Voting, Ascent):
     ) -> Batch:
         draft = self.draft(texts, torch.zeros(len(texts)), torch.zeros(len(texts), dtype=torch.long), encode)
         rates = self.options.vote_swaps * (torch.tensor(numbers) > 0)
-        return self.drafts.shuffled(draft, rates, self.seeds(draft.readings(), numbers)).batch().to(device)
+        return self.drafts.shuffled(draft, rates, lambda read: self.seeds(read, numbers)).batch().to(device)
 
     def draft(self, texts: Sequence[Text], hide: Tensor, seeds: Tensor, encode: Encode, *, keep: bool = False) -> Draft:
         if self.mixtures is not None:

@@ -39,8 +39,8 @@ class FAT(Ascent):
     Deviations: of an example's last perturbation the signs are kept, which is all that the paper uses of it, a bit each
     (on AG News 1.5 GB where numbers would take 47). What a stopped run had kept is lost: each example begins at random
     when it comes next; so it does where several processes train and another one had it. Signs belong to places in a
-    text, so that they are other words' where a defence changes, deletes
-    or adds texts each epoch (safer, certed, a2t). The published 30 epochs are those of preset 'paper'.
+    text, so that they are other words' where a defence changes, deletes or adds texts each epoch (safer, certed, a2t).
+    The published 30 epochs are those of preset 'paper'.
     Relations: FreeLB and FreeLB++ take several steps a batch. Combines with what acts on texts, e.g. ranmask+fat. With
     mvp each template's row keeps signs of its own.
     """

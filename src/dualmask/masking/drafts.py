@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Texts as a rewriting has them, word by word, before they become a batch: there words are hidden and exchanged."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
@@ -67,10 +67,7 @@ class Draft:
         return max(map(len, self.rows), default=0)
 
     def readings(self) -> list[str]:
-        """What is read of each text, in the letters that the tokenizer tells apart.
-
-        A vote draws by it: an error that is put right must not be another throw of its dice.
-        """
+        """What is read of each text, in the letters that the tokenizer tells apart."""
         keys = [(row.tobytes(), end) for row, end in zip(self.rows, self.boundaries, strict=True)]
         known = {key: self._reading(row, key[1]) for key, row in dict(zip(keys, self.rows, strict=True)).items()}
         return [known[key] for key in keys]
@@ -192,10 +189,14 @@ class Drafts:
         places = (uniform(scrambled(seeds), STRANGERS).numpy() * len(words)).astype(np.int64)
         return [np.unique(words[row]) for row in places]
 
-    def shuffled(self, draft: Draft, rates: Tensor, seeds: Tensor) -> Draft:
-        """Each word exchanged for one of its synonyms, with the chance that its row's rate says."""
+    def shuffled(self, draft: Draft, rates: Tensor, seeded: Callable[[Sequence[str]], Tensor]) -> Draft:
+        """Each word exchanged for one of its synonyms, with the chance that its row's rate says.
+
+        seeded: gives seeds to what is read: an error that is put right must not be another throw of the dice.
+        """
         if not bool(rates.any()):
             return draft
+        seeds = seeded(draft.readings())
         swaps, which = self.swaps(draft, rates, seeds), uniform(scrambled(seeds), draft.longest).numpy()
         return draft.exchanged(swaps, [int(swap.numbers[int(which[swap.row, swap.place] * len(swap.numbers))])
                                        for swap in swaps])
