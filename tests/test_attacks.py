@@ -459,8 +459,8 @@ def test_results_do_not_depend_on_order_or_width(
     name: str, preset: str, build: Build, victims: dict[str, DefendedClassifier],
 ) -> None:
     classifier = victims[FIELDS[name][-1]]
-    some = 3 if name == "misprint" else 8  # it tries every error of every word
-    examples = list(enumerate(own_labels(classifier, [*TEXTS[:some], *TEXTS[-2:]])))
+    longer = TEXTS[-1:] if name == "misprint" else TEXTS[-2:]  # it tries every error of every word
+    examples = list(enumerate(own_labels(classifier, [*TEXTS[:8], *longer])))
     expected = records(list(assault(classifier, build(name, preset), width=1).run(examples)))
     for width in (3, 64):
         mixed = random.Random(width).sample(examples, len(examples))
