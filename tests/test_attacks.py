@@ -502,6 +502,8 @@ def test_records_of_other_versions_are_refused() -> None:
     assert AttackResult.from_json({**record, "more": 1}) == result()
     with pytest.raises(DataError, match="queries"):
         AttackResult.from_json({name: value for name, value in record.items() if name != "queries"})
+    with pytest.raises(DataError, match="queries"):
+        AttackResult.from_json({**record, "queries": 10**400})  # of which no mean can be taken
     with pytest.raises(DataError, match="conquered"):
         AttackResult.from_json({**record, "outcome": "conquered"})
 

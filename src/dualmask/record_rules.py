@@ -7,9 +7,11 @@ from typing import NamedTuple
 
 from dualmask.errors import DataError
 
+MOST = 1 << 63  # a count beyond it was forged, and no mean could be taken of it
+
 
 def is_count(value: object) -> bool:
-    return type(value) is int and value >= 0
+    return type(value) is int and 0 <= value < MOST
 
 
 def is_number(value: object, low: float, high: float) -> bool:
