@@ -511,6 +511,14 @@ def test_what_is_said_of_attacks_that_see_or_know_more_is_in_the_records() -> No
             f"{aware['mr', 'ddm-restore', 'misprint']} of one pass") in page
 
 
+def test_searches_that_gave_up_are_as_many_as_is_said() -> None:
+    """Of rows whose search ended where the mean of draws was wrong."""
+    given_up = {one.cell.defence: sum(result.outcome == "unconfirmed" for result in one.results) for one in published()
+                if (one.cell.data, one.cell.attack, one.cell.mode) == ("mr", "textfooler", "adaptive")}
+    page = " ".join((ROOT / "docs" / "findings.md").read_text(encoding="utf-8").split())
+    assert f"on {given_up['adfar']} and {given_up['shield']} of the 200 texts under TextFooler" in page
+
+
 def test_published_transfer_counts_the_own_answers_of_defences_that_draw_from_the_text() -> None:
     shown = [one for cell in published() for one in cell.results
              if cell.cell.mode == "transfer" and cell.header["noise"] == "text" and one.outcome != "skipped"]

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -256,6 +257,21 @@ def test_time_that_ends_while_an_epoch_is_judged_loses_nothing(
     assert checkpoints.found(tmp_path / "m")
     resumed = train(data, encoder=tiny("bert"), training=FAST, progress=False, out=tmp_path / "m", resume=True)
     assert equal(weights(resumed), weights(whole)) and resumed.facts["steps"] == whole.facts["steps"]
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_every_row_counts_alike_however_processes_share_a_batch(world: int) -> None:
+    for count in range(world, 8):
+        weights = Counter[int]()
+        for process in range(world):
+            run: Any = SimpleNamespace(accelerator=SimpleNamespace(num_processes=world, process_index=process))
+            mine, portion = training.Run.share(run, list(range(count)))
+            weights.update({row: portion / len(mine) / world for row in mine})  # type: ignore[dict-item]
+        assert list(weights.values()) == pytest.approx([1 / count] * count)
+
+
+def test_published_trainings_run_all_their_epochs() -> None:
+    assert [preset_training(name, "paper", None).patience for name in ("freelb++", "rsmi", "fat", "a2t")] == [0] * 4
 
 
 def late(*given: object, **more: object) -> float:

@@ -40,7 +40,7 @@ TextColumn = Annotated[str | None, typer.Option(help="Column of the text.", rich
 LabelColumn = Annotated[str | None, typer.Option(help="Column of the label.", rich_help_panel=COLUMNS)]
 PairColumn = Annotated[str | None, typer.Option(help="Column of a second text.", rich_help_panel=COLUMNS)]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on where a stopped run was.", rich_help_panel=RUNS)]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.", rich_help_panel=RUNS)]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace records that are there.", rich_help_panel=RUNS)]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar.", rich_help_panel=RUNS)]
 
 

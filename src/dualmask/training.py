@@ -131,9 +131,7 @@ class Run:
         self.reporter.begin(state.epoch, len(batches), state.batch)
         saved = time.monotonic()
         for rows in batches[state.batch:]:
-            mine = self.share(rows)
-            world = int(self.accelerator.num_processes)
-            self.portion = len(mine) * world / max(len(rows), world)
+            mine, self.portion = self.share(rows)
             chosen = [examples[row] for row in mine]
             seed_layers(seed, "layers", state.step, *self.rank)
             batch = defence.training_view([example.text for example in chosen], [example.label for example in chosen],
@@ -208,10 +206,15 @@ class Run:
         done = self.state.epoch * self.steps_per_epoch + self.state.batch * self.pace
         return learning_rate(done, self.steps_per_epoch * self.settings.epochs, self.settings)
 
-    def share(self, rows: list[int]) -> list[int]:
-        """This process's rows of a batch; a batch smaller than the number of processes is repeated to fill it."""
+    def share(self, rows: list[int]) -> tuple[list[int], float]:
+        """This process's rows of a batch, and how much their mean counts among those of all processes.
+
+        A batch smaller than the number of processes is repeated to fill it.
+        """
         world = int(self.accelerator.num_processes)
-        return (rows * world)[:max(len(rows), world)][self.accelerator.process_index::world]
+        filled = (rows * world)[:max(len(rows), world)]
+        mine = filled[self.accelerator.process_index::world]
+        return mine, len(mine) * world / len(filled)
 
     def end_of_epoch(self) -> None:
         """Judge the epoch on held-out texts, keep the best weights, decide whether to go on."""

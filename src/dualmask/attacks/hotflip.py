@@ -75,9 +75,12 @@ class HotFlip(Attack):
     def transformations(self) -> Sequence[Transformation]:
         if self.options.pool == "vocabulary":
             return [VocabularyFlips(self.options.flips)]
-        return [HarmfulSynonyms(self.synonyms(self.options.synonyms), self.constraints(), most=self.options.flips)]
+        return [HarmfulSynonyms(self.synonyms(self.options.synonyms), self._rules(), most=self.options.flips)]
 
     def constraints(self) -> Sequence[Constraint]:
+        return self._rules() if self.options.pool == "vocabulary" else ()  # synonyms were chosen by them
+
+    def _rules(self) -> Sequence[Constraint]:
         table = self.synonyms(self.options.synonyms)
         return [NearWords(table, self.options.cosine), SamePart(self.tagger(self.options.tagger))]
 
