@@ -244,7 +244,7 @@ def test_training_is_against_the_worst_of_swaps(encode: Encode) -> None:
     slope = torch.randn(table.weight.shape[1], generator=torch.Generator().manual_seed(1))
 
     def loss(batch: Batch, embeddings: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
-        words = defence._model[0].get_input_embeddings()(batch.input_ids) if embeddings is None else embeddings
+        words = defence.table(batch.input_ids) if embeddings is None else embeddings
         rows = ((words @ slope) * batch.body).sum(dim=1) / batch.lengths
         return rows.sum(), torch.stack([rows, torch.zeros_like(rows) + middle], dim=1)
 
@@ -348,7 +348,7 @@ def test_steps_are_taken_as_in_freelb(encode: Encode, steps: int, passes: list[b
 
     def loss(batch: Batch, embeddings: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
         moved.append(embeddings is not None)
-        words = defence._model[0].get_input_embeddings()(batch.input_ids) if embeddings is None else embeddings
+        words = defence.table(batch.input_ids) if embeddings is None else embeddings
         return words.square().sum(), words.sum(dim=(1, 2))
 
     defence.learn(loss, batch, lambda value: value.backward())

@@ -88,7 +88,7 @@ class ADFAR(RandomViews):
         self.adversaries.fit(examples)
 
     def adapt(self, model: "PreTrainedModel") -> None:
-        self._model = (model,)  # in a tuple: no part of this module's weights
+        super().adapt(model)
         self.anomaly = nn.Linear(model.config.hidden_size, 1)
         nn.init.zeros_(self.anomaly.weight)
         nn.init.constant_(self.anomaly.bias, -1.0)  # no text is suspected before there is a reason
@@ -122,7 +122,7 @@ class ADFAR(RandomViews):
 
     def heads(self, network: Network, batch: Batch, embeddings: Tensor | None) -> tuple[Tensor, Tensor]:
         """Logits of the classes and of the anomaly, (rows, classes) and (rows,), out of one pass."""
-        with watched(self._model[0]) as seen:
+        with watched(self.model) as seen:
             answer = network(batch, embeddings)
         return answer, self.anomaly(seen["states"][:, 0]).squeeze(1)
 

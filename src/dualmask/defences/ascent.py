@@ -1,16 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What defences have in common that train on word embeddings moved to where the loss is higher."""
 
-from typing import TYPE_CHECKING, cast
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dualmask.defences.base import Backward, Defence, Objective
 from dualmask.text.encoding import Batch
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 TINY = 1e-8  # a gradient shorter than this has no direction
 
@@ -25,11 +20,7 @@ class Ascent(Defence):
 
     def __init__(self, options: object | None = None) -> None:
         super().__init__(options)
-        self._model: tuple[PreTrainedModel, ...] = ()  # in a tuple: no part of this module's weights
         self._layers = 0  # seed of dropout
-
-    def adapt(self, model: "PreTrainedModel") -> None:
-        self._model = (model,)
 
     def learn(self, objective: Objective, batch: Batch, backward: Backward) -> tuple[Tensor, Tensor]:
         """The mean over the steps: each backward pass serves the parameters and the next step alike. 0: none."""
@@ -56,7 +47,7 @@ class Ascent(Defence):
     def at(self, objective: Objective, batch: Batch, delta: Tensor) -> tuple[Tensor, Tensor]:
         """The loss with the words moved; layers that draw by themselves draw the same at every step."""
         torch.manual_seed(self._layers)
-        words: Tensor = self._model[0].get_input_embeddings()(batch.input_ids)
+        words: Tensor = self.table(batch.input_ids)
         return objective(batch, words + delta)
 
     def begin(self, batch: Batch) -> Tensor:
@@ -66,7 +57,7 @@ class Ascent(Defence):
 
     def first(self, batch: Batch) -> Tensor:
         """delta_0 = U(-1, 1) a0 / sqrt(n d) at the n real tokens of a row, (rows, length, size)."""
-        size = cast(nn.Embedding, self._model[0].get_input_embeddings()).embedding_dim
+        size = self.table.embedding_dim
         drawn = torch.rand(*batch.input_ids.shape, size, device=batch.device) * 2 - 1
         return self.scaled(drawn, batch.attention_mask.float())
 

@@ -2,14 +2,14 @@
 """What a defence is: hooks, each doing nothing here, so that this base class is the plain classifier."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dualmask.cards import Method
-from dualmask.errors import OptionError
+from dualmask.errors import DualmaskError, OptionError
 from dualmask.seeds import Noise as Noise
 from dualmask.text.encoding import Batch, Encode
 from dualmask.text.examples import Example, Text
@@ -62,10 +62,23 @@ class Defence(nn.Module, Method):
     def __init__(self, options: object | None = None) -> None:
         super().__init__()
         self.options = options if options is not None else self.Options()
+        self._model: tuple[PreTrainedModel, ...] = ()  # in a tuple: no part of this module's weights
 
     @property
     def noise(self) -> Noise:
         return "none"
+
+    @property
+    def model(self) -> "PreTrainedModel":
+        """The network that it was given."""
+        if not self._model:
+            raise DualmaskError(f"the defence '{self.name}' was not given a model; call adapt() first.")
+        return self._model[0]
+
+    @property
+    def table(self) -> nn.Embedding:
+        """The network's word embeddings."""
+        return cast(nn.Embedding, self.model.get_input_embeddings())
 
     @property
     def views(self) -> int:
@@ -85,7 +98,8 @@ class Defence(nn.Module, Method):
     # Training
 
     def adapt(self, model: "PreTrainedModel") -> None:
-        """Change the network before training or after loading, e.g. teach it a zero position."""
+        """Take the network, before training or after loading, and change it, e.g. teach it a zero position."""
+        self._model = (model,)
 
     def fit(self, examples: Sequence[Example], encode: Encode) -> None:
         """Learn corpus statistics from the training examples and keep them as buffers."""

@@ -82,6 +82,7 @@ class Combined(Defence):
         return self.asker.threshold
 
     def adapt(self, model: "PreTrainedModel") -> None:
+        super().adapt(model)
         for part in self.each:
             part.adapt(model)
 

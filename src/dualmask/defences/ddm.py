@@ -109,6 +109,7 @@ class DDM(Defence):
         self.scorer.redraw(number, same=same)
 
     def adapt(self, model: "PreTrainedModel") -> None:
+        super().adapt(model)
         self.scorer.adapt(model)
         check_mask_position(model, self.options.mask_position)
 

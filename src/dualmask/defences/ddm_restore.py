@@ -105,7 +105,7 @@ class DDMRestore(Voting, Ascent):
     def fit(self, examples: Sequence[Example], encode: Encode) -> None:
         self.drafts.fit(examples)
         if self.mixtures is not None:
-            self.mixtures.fit(examples, teach_mixtures(self._model[0]).weight)
+            self.mixtures.fit(examples, teach_mixtures(self.model).weight)
 
     def training_view(
         self, texts: Sequence[Text], labels: Sequence[int], encode: Encode, generator: torch.Generator,
@@ -126,7 +126,7 @@ class DDMRestore(Voting, Ascent):
         (draft, swaps), self._training = self._training, (None, [])
         if draft is None or not swaps:
             return batch
-        found = worst(draft, swaps, batch, objective, embed=self._model[0].get_input_embeddings(), spare=self.sparing)
+        found = worst(draft, swaps, batch, objective, embed=self.table, spare=self.sparing)
         hard = draft.exchanged(swaps, found).batch().to(batch.device)
         return replace(hard, labels=batch.labels, examples=batch.examples)
 
@@ -139,7 +139,7 @@ class DDMRestore(Voting, Ascent):
 
     def draft(self, texts: Sequence[Text], hide: Tensor, seeds: Tensor, encode: Encode, *, keep: bool = False) -> Draft:
         if self.mixtures is not None:
-            teach_mixtures(self._model[0]).prepare(self.mixtures, encode.tokenizer)
+            teach_mixtures(self.model).prepare(self.mixtures, encode.tokenizer)
         draft = self.drafts(texts, hide, seeds, encode, keep=keep)
         return replace(draft, rate=self.options.insert_rate, mask_position=self.options.mask_position)
 

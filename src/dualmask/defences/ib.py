@@ -76,7 +76,6 @@ class IB(Voting):
 
     def __init__(self, options: object | None = None) -> None:
         super().__init__(options)
-        self._model: tuple[PreTrainedModel, ...] = ()  # in a tuple: no part of this module's weights
         self.dropout = nn.Dropout(self.options.dropout)
         self.usual_mean = nn.Parameter(torch.zeros(self.options.size))  # r, and the logarithm of its deviation
         self.usual_width = nn.Parameter(torch.zeros(self.options.size))
@@ -94,7 +93,7 @@ class IB(Voting):
         return self.options.votes if self.sampled else 1
 
     def adapt(self, model: "PreTrainedModel") -> None:
-        self._model = (model,)
+        super().adapt(model)
         self.code = nn.Linear(model.config.hidden_size, 2 * self.options.size)
         self.head = nn.Linear(self.options.size, cast(int, model.config.num_labels))
         self.to(model.device)
@@ -105,7 +104,7 @@ class IB(Voting):
         mean, deviation = self.coded(states)
         answer = self.read(drawn(mean, deviation, batch.seeds))
         cost = divergence(mean, deviation, self.usual_mean, self.usual_width.exp())
-        own = head_logits(self._model[0], states.detach(), batch.attention_mask)
+        own = head_logits(self.model, states.detach(), batch.attention_mask)
         return (F.cross_entropy(answer, batch.labels) + self.options.weight * cost.mean()
                 + F.cross_entropy(own, batch.labels)), answer
 

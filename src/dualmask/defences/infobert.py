@@ -88,7 +88,7 @@ class InfoBERT(Ascent):
         self, objective: Objective, batch: Batch, delta: Tensor, backward: Backward,
     ) -> tuple[Tensor, Tensor, Tensor]:
         o, real = self.options, batch.attention_mask.bool()
-        with watched(self._model[0]) as seen:
+        with watched(self.model) as seen:
             loss, answer = self.at(objective, batch, delta)
         loss = loss + o.bottleneck * spread(seen["words"][real])
         gradient, = torch.autograd.grad(loss, delta, retain_graph=True)

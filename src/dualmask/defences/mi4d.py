@@ -59,6 +59,7 @@ class MI4D(Defence):
     options: MI4DOptions
 
     def adapt(self, model: "PreTrainedModel") -> None:
+        super().adapt(model)
         check_mask_position(model, self.options.mask_position)
 
     def training_view(

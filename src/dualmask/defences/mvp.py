@@ -3,10 +3,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dualmask.cards import Paper, Preset
 from dualmask.defences.base import Defence, Family, Network
@@ -87,20 +87,20 @@ class MVP(Defence):
         super().__init__(options)
         self.register_buffer("tokens", torch.zeros(0, dtype=torch.long))
         self.register_buffer("classes", torch.zeros(0, dtype=torch.long))
-        self._model: tuple[PreTrainedModel, ...] = ()  # in a tuple: no part of this module's weights
 
     @property
     def views(self) -> int:
         return len(self.options.templates)
 
     def adapt(self, model: "PreTrainedModel") -> None:
-        self._model, self.head = (model,), word_head(model)
+        super().adapt(model)
+        self.head = word_head(model)
         used = {weight for name, weight in model.base_model.named_parameters() if not name.startswith("pooler.")}
         for weight in model.parameters():
             weight.requires_grad_(weight in used)  # processes that train together wait for every gradient they expect
 
     def fit(self, examples: Sequence[Example], encode: Encode) -> None:
-        names = [name for _, name in sorted((self._model[0].config.id2label or {}).items())]
+        names = [name for _, name in sorted((self.model.config.id2label or {}).items())]
         self.tokens, self.classes = torch.tensor(label_words(names, self.options.words, encode)).unbind(dim=1)
 
     def training_view(
@@ -142,7 +142,7 @@ class MVP(Defence):
         with every_token():
             states = network(batch, embeddings, states=True)  # (rows, length, size)
         gaps = states[torch.arange(len(batch), device=batch.device), batch.masks.int().argmax(dim=1)]
-        scores: Tensor = self.head(gaps, self.tokens, cast(nn.Embedding, self._model[0].get_input_embeddings()))
-        found = scores.new_full((len(batch), int(self._model[0].config.num_labels or 0)), -torch.inf)
+        scores: Tensor = self.head(gaps, self.tokens, self.table)
+        found = scores.new_full((len(batch), int(self.model.config.num_labels or 0)), -torch.inf)
         found = found.scatter_reduce(1, self.classes.expand_as(scores), scores, "amax")
         return found if batch.labels is None else found.view(-1, len(batch.labels), found.shape[1]).mean(dim=0)

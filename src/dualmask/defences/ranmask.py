@@ -87,6 +87,7 @@ class RanMASK(RandomTexts):
         return super().pass_count + (f", {self.options.stride} of a language model" if self.guide else "")
 
     def adapt(self, model: "PreTrainedModel") -> None:
+        super().adapt(model)
         check_mask_position(model, self.options.mask_position)
         if self.guide is not None:
             self.guide.adapt(model)

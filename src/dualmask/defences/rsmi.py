@@ -82,8 +82,7 @@ class RSMI(RandomViews):
 
     def __init__(self, options: object | None = None) -> None:
         super().__init__(options)
-        self._model: tuple[PreTrainedModel, ...] = ()  # in tuples: no part of this module's weights
-        self._noisy: tuple[nn.Module, ...] = ()
+        self._noisy: tuple[nn.Module, ...] = ()  # in a tuple: no part of this module's weights
         self._mask_id = -1  # no token yet
 
     @property
@@ -95,13 +94,14 @@ class RSMI(RandomViews):
         return f"{self.options.first} to {self.views}, 1 backward or more"
 
     def adapt(self, model: "PreTrainedModel") -> None:
-        self._model, self._noisy = (model,), encoder_layers(model)[::self.options.every]
+        super().adapt(model)
+        self._noisy = encoder_layers(model)[::self.options.every]
 
     def fit(self, examples: Sequence[Example], encode: Encode) -> None:
         self._mask_id = encode.mask_id  # who learns from a batch, and masks, is given no encoder
 
     def learn(self, objective: Objective, batch: Batch, backward: Backward) -> tuple[Tensor, Tensor]:
-        table = self._model[0].get_input_embeddings()
+        table = self.table
         words: Tensor = table(batch.input_ids).detach().requires_grad_()
         gradient, = torch.autograd.grad(objective(batch, words)[0], words)
         shown = self.hidden(batch, gradient.norm(dim=2), self._mask_id)
@@ -114,7 +114,7 @@ class RSMI(RandomViews):
     ) -> Batch:
         row = {text: place for place, text in enumerate(dict.fromkeys(texts))}  # a gradient serves all views of a text
         once = encode(list(row)).to(device)
-        norms = embedding_gradient(self._model[0], once).norm(dim=2)
+        norms = embedding_gradient(self.model, once).norm(dim=2)
         rows = torch.tensor([row[text] for text in texts], device=device)
         batch = once.with_tensors({name: tensor[rows] for name, tensor in once.per_token().items()})
         batch = replace(batch, seeds=self.seeds(texts, numbers).to(device))

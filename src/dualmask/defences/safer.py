@@ -86,6 +86,7 @@ class SAFER(RandomTexts):
         self._random: RandomSynonyms | None = None
 
     def adapt(self, model: "PreTrainedModel") -> None:
+        super().adapt(model)
         self.digest = torch.tensor([*table_digest(self.options.synonyms)], dtype=torch.uint8)
         self.graph()  # what is wrong with the table is told now
 

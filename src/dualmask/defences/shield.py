@@ -78,7 +78,6 @@ class SHIELD(Voting):
             "optimiser": "adam", "learning_rate": 3e-5, "weight_decay": 0.0, "schedule": "constant", "warmup": 0.0,
             "clip_at": 3.0, "batch_size": 16, "epochs": 8})}
     options: SHIELDOptions
-    _model: tuple["PreTrainedModel", ...] = ()  # in a tuple: no part of this module's weights
     _frozen = False  # the encoder, while training
 
     @property
@@ -90,7 +89,8 @@ class SHIELD(Voting):
         return self.options.votes if self.options.gumbel else 1
 
     def adapt(self, model: "PreTrainedModel") -> None:
-        self._model, o, config = (model,), self.options, model.config
+        super().adapt(model)
+        o, config = self.options, model.config
         self.experts = Experts(
             o.experts, config.hidden_size, int(config.num_labels or 0), rate=o.depth_rate, dropout=o.dropout,
             temperature=o.training_temperature, scaled=o.weights == "release").to(model.device)
@@ -119,7 +119,7 @@ class SHIELD(Voting):
         states = network(batch, embeddings, states=True)
         answer, _ = self.experts((states if self._frozen else states.detach())[:, 0], self.experts.mixture().detach())
         if not self._frozen or batch.examples is None:
-            own = head_logits(self._model[0], states, batch.attention_mask)
+            own = head_logits(self.model, states, batch.attention_mask)
             return F.cross_entropy(own, batch.labels) + F.cross_entropy(answer, batch.labels), answer
         held = kept_back(batch.examples, self.options.search)
         loss = F.cross_entropy(answer[~held], batch.labels[~held], reduction="sum") / (~held).sum().clamp(min=1)
@@ -127,7 +127,7 @@ class SHIELD(Voting):
 
     def searched(self, network: Network, batch: Batch, embeddings: Tensor | None, held: Tensor) -> Tensor:
         """What the examples kept back teach the depths: cross entropy, and experts that differ in their gradients."""
-        words = self._model[0].get_input_embeddings()(batch.input_ids) if embeddings is None else embeddings
+        words = self.table(batch.input_ids) if embeddings is None else embeddings
         words = words[held].detach().requires_grad_()
         part = batch.with_tensors({f.name: value[held] for f in fields(batch)
                                    if isinstance(value := getattr(batch, f.name), Tensor)})

@@ -3,10 +3,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from dualmask.cards import Paper, Preset
@@ -17,9 +17,6 @@ from dualmask.masking.replacement import replace_highest
 from dualmask.options import check_least, check_shares
 from dualmask.text.encoding import Batch, Encode
 from dualmask.text.examples import Example
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,15 +63,7 @@ class SIWCon(Defence):
 
     def __init__(self, options: object | None = None) -> None:
         super().__init__(options)
-        self._model: tuple[PreTrainedModel, ...] = ()  # in a tuple: no part of this module's weights
         self._mask_id = 0
-
-    @property
-    def table(self) -> nn.Embedding:
-        return cast(nn.Embedding, self._model[0].get_input_embeddings())
-
-    def adapt(self, model: "PreTrainedModel") -> None:
-        self._model = (model,)
 
     def fit(self, examples: Sequence[Example], encode: Encode) -> None:
         self._mask_id = encode.mask_id  # views are made inside the loss, which knows no tokenizer

@@ -6,15 +6,14 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from math import sqrt
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dualmask.cards import Paper, Preset
 from dualmask.defences.base import Family, Network
 from dualmask.defences.voting import Voting, VotingOptions
-from dualmask.errors import DualmaskError
 from dualmask.masking.words import is_cased, written_forms
 from dualmask.options import check_least
 from dualmask.seeds import gaussian, uniform
@@ -23,9 +22,6 @@ from dualmask.text.examples import Example, Text
 from dualmask.text.perturbations import SHAPES, angle, check_threshold
 from dualmask.text.synonyms import Synonyms, find_synonyms
 from dualmask.text.words import in_case_of
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,21 +71,9 @@ class TextRS(Voting):
     def __init__(self, options: object | None = None) -> None:
         super().__init__(options)
         self.register_buffer("scales", torch.zeros(0))
-        self._model: tuple[PreTrainedModel, ...] = ()  # in a tuple: no part of this module's weights
-
-    def adapt(self, model: "PreTrainedModel") -> None:
-        self._model = (model,)
-
-    def table(self) -> nn.Embedding:
-        """The network's word embeddings."""
-        if not self._model:
-            raise DualmaskError("the defence 'textrs' was not given a model; call adapt() first.")
-        found = self._model[0].get_input_embeddings()
-        assert isinstance(found, nn.Embedding)
-        return found
 
     def fit(self, examples: Sequence[Example], encode: Encode) -> None:
-        o, table = self.options, self.table().weight.detach().float().cpu()
+        o, table = self.options, self.table.weight.detach().float().cpu()
         pairs = token_synonyms(find_synonyms(o.synonyms), o.threshold, encode)
         # Some at a time: all differences of a large vocabulary would take a gigabyte
         distances = torch.cat([(table[part[:, 0]] - table[part[:, 1]]).norm(dim=1)
@@ -103,7 +87,7 @@ class TextRS(Voting):
 
     def answer(self, network: Network, batch: Batch, embeddings: Tensor | None = None) -> Tensor:
         if embeddings is None:
-            embeddings = self.table()(batch.input_ids)
+            embeddings = self.table(batch.input_ids)
         width = self.scales[batch.input_ids] * batch.body * (self.options.scale / sqrt(embeddings.shape[2]))
         return network(batch, embeddings + width[:, :, None] * self.drawn(batch, embeddings))
 
