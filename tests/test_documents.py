@@ -542,7 +542,8 @@ def test_what_the_vote_holds_with_its_draws_held_still_was_measured() -> None:
     page = " ".join((ROOT / "docs" / "restore.md").read_text(encoding="utf-8").split())
     lines = (ROOT / "results" / "benchmarks.jsonl").read_text(encoding="utf-8").splitlines()
     measured = [one for line in lines if (one := json.loads(line))["benchmark"] == "held_still"]
-    swaps = {(one["attack"], one["options"]["vote_swaps"]): one for one in measured if one["defence"] == "ddm-restore"}
+    ours = [one for one in measured if one["defence"] == "ddm-restore"]
+    swaps = {(one["attack"], one["options"]["vote_swaps"]): one for one in ours if one["texts"] == 40}
     found = {attack: one for (attack, share), one in swaps.items() if share == "0.7"}
     first, second = (list(found[name]["left"].values()) for name in ("bertattack", "textfooler"))
     assert (f"BERT-Attack leaves {first[0]} of one pass, {first[1]} of the vote and {first[2]} of the vote held still, "
@@ -557,6 +558,29 @@ def test_what_the_vote_holds_with_its_draws_held_still_was_measured() -> None:
     told = {attack: f"{few}, {half} and {most}" for attack, (few, half, most) in still.items()}
     assert (f"BERT-Attack leaves {told['bertattack']} with three, five and seven in ten words exchanged, TextFooler "
             f"{told['textfooler']}, and {first[0]} and {second[0]} of one pass") in page
+    (one, vote, still_now), (other, others, still_too) = (again["left"].values() for again in ours
+                                                          if again["texts"] == 100)
+    findings = " ".join((ROOT / "docs" / "findings.md").read_text(encoding="utf-8").split())
+    assert (f"BERT-Attack leaves {one} of one pass, {vote} of the vote and {still_now} held still, TextFooler {other}, "
+            f"{others} and {still_too}.") in page
+    assert (f"BERT-Attack leaves {one} of one pass, {vote} of the vote and {still_now} of the vote held still, "
+            f"TextFooler {other}, {others} and {still_too}.") in findings
+
+
+def test_what_ttso_keeps_with_calibrated_scores_is_in_the_records() -> None:
+    page = " ".join((ROOT / "docs" / "findings.md").read_text(encoding="utf-8").split())
+    cells = {one.cell.attack: one for one in read_cells(ROOT / "results" / "ttso.jsonl.gz").cells}
+    assert all((one.cell.data, one.cell.scores, len(one.results)) == ("mr", "calibrated", 200)
+               for one in cells.values())
+    held = {attack: {result.index: result for result in one.results
+                     if str(result.outcome) in ("failed", "unconfirmed")} for attack, one in cells.items()}
+    names = ("BERT-Attack", "DeepWordBug", "PWWS", "TextBugger", "TextFooler")
+    told = [f"{len(held[name.lower().replace('-', '')]) / 2} under {name}" for name in names]
+    every = set.intersection(*(set(one) for one in held.values()))
+    assert f"it keeps as much: {', '.join(told)}, and {len(every) / 2} in the worst case" in page
+    results = [result for one in held.values() for result in one.values()]
+    still = sum(result.probability == result.probability_after for result in results)
+    assert f"on {still} of {len(results)} texts that held" in page
 
 
 def test_what_is_left_by_those_who_see_the_gradient_was_measured() -> None:

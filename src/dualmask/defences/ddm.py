@@ -132,9 +132,8 @@ class DDM(Defence):
         self, texts: Sequence[Text], numbers: Sequence[int], encode: Encode, device: torch.device,
     ) -> Batch:
         """The M most suspicious tokens become [MASK]; nothing moves, one pass."""
-        o = self.options
+        o, specials = self.options, encode.special_tokens(texts)
         batch = replace(encode(texts, words=self.by_word).to(device), mask_position=o.mask_position)
-        specials = encode.special_tokens(texts)
         batch = self.masked(batch, self.scorer(batch), specials=specials, mask_id=encode.mask_id)
         if o.second_pass:
             often = torch.bincount(batch.input_ids.flatten())[batch.input_ids].float()
