@@ -116,6 +116,17 @@ def test_the_long_form_says_everything(write: Write, tmp_path: Path, monkeypatch
     assert (few.train, few.validation, few.test, few.text_column) == (40, None, None, "t")
 
 
+@pytest.mark.parametrize("name", ["none", "use", "minilm", "mpnet", "owner/model", "."])
+def test_texts_are_compared_by_any_encoder(write: Write, name: str) -> None:
+    assert read_grid(write(f'{SMALL}measure = "{name}"')).measure == name
+
+
+def test_a_slip_in_the_name_of_the_measure_is_told_before_anything_is_trained(write: Write) -> None:
+    assert mistakes(write(f'{SMALL}measure = "minlm"')) == [
+        "measure: 'minlm' is no sentence encoder: did you mean 'minilm'? Give one of these, a folder, or owner/name of "
+        "a hub."]
+
+
 def test_all_mistakes_are_told_at_once_with_places_and_suggestions(write: Write) -> None:
     found = mistakes(write("""
         nme = "x"

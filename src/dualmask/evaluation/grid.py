@@ -4,11 +4,9 @@
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
-from os.path import relpath
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -17,12 +15,9 @@ from dualmask.cards import Catalogue
 from dualmask.defences import DEFENCES, build_defence
 from dualmask.errors import OptionError, did_you_mean
 from dualmask.evaluation.records import Cell, Mode, Scores
+from dualmask.evaluation.sources import fits_measure, fits_source
 from dualmask.evaluation.values import Mistakes, checked
-from dualmask.hub import parse as hub_id
 from dualmask.options import TrainingOptions, make_options
-from dualmask.resources import RESOURCES
-from dualmask.text.examples import NAMED
-from dualmask.text.splits import may_be_on_hub
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +137,7 @@ def make_grid(values: Mapping[str, object], mistakes: Mistakes, *, folder: Path)
     fits_cell(settings.get("name", "grid"), mistakes, "name")
     for name in ("modes", "scores", "seeds"):
         unlike(settings.get(name, ("one",)), mistakes, name)
+    fits_measure(str(settings.get("measure", "none")), mistakes)
     training = fits_training(settings.get("training", {}), mistakes, "training")
     for name in LISTS:
         if name in values:
@@ -223,25 +219,6 @@ def named(source: str) -> str:
     """A name for a file or a hub id, without its ending and what a cell's name may not have."""
     bare = re.sub(r"(\.(csv|tsv|jsonl|json|parquet))?(\.(gz|bz2|xz|zst))?$", "", source)
     return re.sub(r"[^\w+-]+", "-", bare).strip("-") or source
-
-
-def fits_source(values: dict[str, object], mistakes: Mistakes, place: str, *, folder: Path, kind: str) -> None:
-    """Paths become those from the current folder; names of resources and hub ids stay as they are."""
-    known = [name for name in RESOURCES if RESOURCES[name].kind == "encoder"] if kind == "encoders" else list(NAMED)
-    source = str(values.get("source", known[0]))
-    if source in known:
-        return
-    if (folder / source).exists():
-        values["source"] = source if Path(source).is_absolute() else relpath(folder / source)
-    elif not may_be_elsewhere(source, kind, known):
-        mistakes.add(f"{place}.source", f"{folder / source} does not exist, nor is it a resource"
-                                        f"{did_you_mean(source, known)} From a hub give owner/name.")
-
-
-def may_be_elsewhere(source: str, kind: str, known: Sequence[str]) -> bool:
-    """Whether a hub may have it; a lone word that is nearly a resource's name is a slip."""
-    slip = "/" not in source and bool(get_close_matches(source, known))
-    return not slip and bool(may_be_on_hub(source) if kind == "data" else hub_id(source))
 
 
 def fits_training(given: object, mistakes: Mistakes, place: str) -> Mapping[str, object]:
