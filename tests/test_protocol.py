@@ -167,6 +167,9 @@ def test_modes_that_lack_what_they_need_are_refused(
                  protocol=replace(FEW, samples=20))
     with pytest.raises(OptionError, match="other settings"):
         measured(CELL, plain, data, tmp_path, protocol=replace(FEW, attack_seed=5))
+    with pytest.raises(OptionError, match="texts that are to be replayed"):
+        evaluate(replace(CELL, mode="transfer"), plain, data.test or [], deepwordbug(), protocol=FEW,
+                 out=source.path, source=source, overwrite=True)
     assert not list(tmp_path.glob("*transfer*")) and len(read_cell(tmp_path / CELL.file_name).results) == 12
 
 

@@ -52,6 +52,8 @@ def evaluate(
     """
     check_classes(ClassifierVictim(classifier), examples)
     check_mode(cell, attack, source)
+    if source is not None and out is not None and out.exists() and out.samefile(source.path):
+        raise OptionError(f"{out} holds the texts that are to be replayed; give another file to write to.")
     chosen = [(place, examples[place]) for place in sampled(examples, protocol.samples, protocol.sample_seed)]
     temperature = temperature_of(classifier, validation) if cell.scores == "calibrated" else 1.0
     common = {**setting(cell, classifier, protocol, temperature=temperature),
