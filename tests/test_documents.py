@@ -580,7 +580,11 @@ def test_what_ttso_keeps_with_calibrated_scores_is_in_the_records() -> None:
     assert f"it keeps as much: {', '.join(told)}, and {len(every) / 2} in the worst case" in page
     results = [result for one in held.values() for result in one.values()]
     still = sum(result.probability == result.probability_after for result in results)
-    assert f"on {still} of {len(results)} texts that held" in page
+    assert f"On {still} of {len(results)} texts that held" in page
+    lines = (ROOT / "results" / "benchmarks.jsonl").read_text(encoding="utf-8").splitlines()
+    left = {one["attack"]: one["left"] for line in lines if (one := json.loads(line))["benchmark"] == "every_digit"}
+    assert (f"TextFooler leaves {left['textfooler']}, BERT-Attack {left['bertattack']}, DeepWordBug "
+            f"{left['deepwordbug']} (`python benchmarks/every_digit.py") in page
 
 
 def test_what_is_left_by_those_who_see_the_gradient_was_measured() -> None:
