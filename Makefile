@@ -1,21 +1,31 @@
 # Commands, each with all of its own set-up:
 #   make demo      train a plain and a defended classifier on film reviews, attack both, write a report
-#   make test      check style, types and behaviour
+#   make test      check style, types and behaviour in minutes: every test but those marked slow
+#   make test-all  all tests, as CI runs them
 #   make results   tables and plots out of the packed records in results; no GPU
 PYTHON ?= python3
 VENV ?= .venv
 READY := $(VENV)/ready
 
-.PHONY: demo test results
+.PHONY: demo test test-all lint results
 .DEFAULT_GOAL := demo
 
 demo: $(READY)
 	$(VENV)/bin/dualmask quickstart --out demo
 
-test: $(READY)
+# Files of tests are shared out among processes; one file stays in one process, which builds its models once
+WORKERS ?= 2
+PYTEST = $(VENV)/bin/python -m pytest --numprocesses $(WORKERS) --dist loadfile
+
+lint: $(READY)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
-	$(VENV)/bin/python -m pytest
+
+test: lint
+	$(PYTEST) -m "not slow"
+
+test-all: lint
+	$(PYTEST)
 
 results: $(READY)
 	$(VENV)/bin/python tools/results_page.py

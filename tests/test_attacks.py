@@ -367,6 +367,7 @@ def test_no_special_token_is_written_by_the_papers_bertattack(
     assert not [token for token in ("[sep]", "[cls]", "[pad]", "[unk]", "[mask]") if token in written]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "preset"), LONG, ids=["-".join(pair) for pair in LONG])
 def test_two_thousand_words_take_reasonable_time(
     name: str, preset: str, build: Build, victims: dict[str, DefendedClassifier],

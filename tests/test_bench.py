@@ -116,6 +116,7 @@ def test_only_what_is_missing_is_done(toy: Path) -> None:
 LOW = '["plain", "ddm", {name = "low", defence = "ddm", options = {test_rate = 0.02}, network = "ddm"}]'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_network_may_be_asked_otherwise_without_training_it_again(toy: Path, workers: int) -> None:
     shutil.rmtree(toy / "out")
@@ -139,6 +140,7 @@ def test_a_network_may_be_asked_otherwise_without_training_it_again(toy: Path, w
     assert {failure.cell.defence for failure in apart.failures} == {"low"} and "network" in apart.failures[0].reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_several_grids_are_done_as_one(toy: Path, tmp_path: Path, workers: int) -> None:
     first = read_grid(change(toy / "grid.toml", samples="5"))
@@ -481,6 +483,7 @@ def test_a_run_stops_at_its_deadline_and_goes_on_later(toy: Path, monkeypatch: p
     assert {name: lines(toy, name) for name in CELLS} == kept
 
 
+@pytest.mark.slow
 def test_grids_run_without_what_only_the_command_line_needs(toy: Path) -> None:
     shutil.rmtree(toy / "out")
     code = ("import sys; sys.modules['typer'] = sys.modules['rich'] = None\nfrom pathlib import Path\n"
@@ -548,6 +551,7 @@ def test_validation_texts_may_stand_in_for_test_texts(made: Path) -> None:
 # Kill -9
 
 
+@pytest.mark.slow
 def test_a_killed_grid_equals_one_that_was_let_alone(tmp_path: Path) -> None:
     """Every mode, killed at random moments; DUALMASK_KILLS=20 for more of them. The tool by itself has five seeds."""
     modes = ["adaptive", "transfer", "transfer-successful", "defence-aware"]
@@ -693,6 +697,7 @@ def shell(toy: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     return call
 
 
+@pytest.mark.slow
 def test_bench_on_the_command_line(toy: Path, shell: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     (toy / "results").mkdir()
     (toy / "out").rename(toy / "results" / "toy")

@@ -434,6 +434,7 @@ def test_lists_name_papers_on_narrow_screens_too(width: int) -> None:
     assert in_short(Paper("T", "Jin, Jin, Zhou", "X 2020")) == "Jin et al., X 2020"
 
 
+@pytest.mark.slow
 def test_stopped_by_the_keyboard_it_says_how_to_go_on(tiny: Callable[[str], Path], files: Path, tmp_path: Path) -> None:
     out = tmp_path / "my model"
     process = subprocess.Popen(

@@ -95,6 +95,7 @@ def test_training_runs_and_tells_what_it_measured(trained: Trained, data: Datase
     assert classifier.labels == data.labels
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "preset"), EVERY)
 def test_the_loss_falls(name: str, preset: str, tiny: Callable[[str], Path], data: Dataset) -> None:
     """One view of some texts, with one draw of all noise, can be learned by heart."""
@@ -207,6 +208,7 @@ def test_the_same_seed_gives_the_same_weights(trained: Trained, tiny: Callable[[
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
+@pytest.mark.slow
 def test_text_pairs_train_and_predict(tiny: Callable[[str], Path], data: Dataset) -> None:
     pairs = [example._replace(text=(str(example.text), "a plot")) for example in data.train]
     paired = Dataset("pairs", data.labels, pairs, pairs[:12], pairs[:12])

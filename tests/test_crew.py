@@ -54,6 +54,7 @@ class Seen(Watch):
         self.texts += 1
 
 
+@pytest.mark.slow
 def test_records_are_those_of_one_process(toy: Path) -> None:
     grid, seen = read_grid(toy / "grid.toml"), Seen()
     outcome = run_grid(grid, toy / "several", watch=seen, workers=2)
@@ -76,6 +77,7 @@ class Killer(Crew):
         return news
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_costs_its_cell_and_no_other(toy: Path) -> None:
     out = toy / "killed"
     out.mkdir()
@@ -90,6 +92,7 @@ def test_a_process_that_dies_costs_its_cell_and_no_other(toy: Path) -> None:
     assert rest.failures == [] and len(rest.done) == 3
 
 
+@pytest.mark.slow
 def test_a_training_that_fails_is_tried_once(toy: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(toy, tmp_path / "toy", ignore=shutil.ignore_patterns("several", "one", "killed")))
     grid = read_grid(change(folder / "grid.toml", defences=UNTRAINABLE))

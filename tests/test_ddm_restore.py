@@ -171,6 +171,7 @@ def test_words_that_nobody_sees_do_not_sway_how_others_are_read(encode: Encode) 
     assert encode.reachable(seen[:60]) == seen[:60] and encode.reachable((seen, "a")) == (seen, "a")
 
 
+@pytest.mark.slow
 def test_other_views_of_a_vote_exchange_words_by_chance(encode: Encode) -> None:
     defence = made(encode, synonyms="mixture", votes=40, vote_swaps=0.5)
     text = reviews(1)[0].text
@@ -236,6 +237,7 @@ def test_words_of_other_texts_may_stand_for_a_word(encode: Encode) -> None:
     assert len(defence.drafts.swaps(draft, torch.ones(2), torch.arange(2))) <= len(some) < len(swaps)
 
 
+@pytest.mark.slow
 def test_training_is_against_the_worst_of_swaps(encode: Encode) -> None:
     """Of a loss that is linear in the embeddings, the words that raise it most."""
     examples = reviews(64)
@@ -325,6 +327,7 @@ def test_an_error_that_is_put_right_makes_no_new_draw(encode: Encode) -> None:
     assert len({tuple(row) for row in pair.input_ids.tolist()}) > 3
 
 
+@pytest.mark.slow
 def test_a_copy_shows_the_same(encode: Encode) -> None:
     """Copies number words anew, so that numbers which the first one remembers mean nothing to them."""
     defence = made(encode, synonyms="mixture", votes=6)
@@ -396,6 +399,7 @@ def test_wrong_options_are_refused() -> None:
         build_defence("ddm-restore", options={"sources": ("thesaurus",)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", [*ABSOLUTE, *RELATIVE])
 def test_every_family_of_encoders_takes_means_of_synonyms(
     family: str, tiny: Callable[[str], Path], data: Dataset, tmp_path: Path,

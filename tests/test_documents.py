@@ -87,6 +87,7 @@ EXPECTED = {
 }
 
 
+@pytest.mark.slow
 def test_examples_run(tiny: Callable[[str], Path]) -> None:
     """All of them together, because each spends most of its time on imports."""
     assert {path.name for path in EXAMPLES} == set(EXPECTED)
@@ -439,6 +440,7 @@ def published() -> list[CellRecords]:
     return [run.records for one in measured_report().entries for run in one.runs]
 
 
+@pytest.mark.slow
 def test_the_page_on_theory_is_what_was_measured() -> None:
     """Tables, sentences and plots follow from the recorded quantities."""
     tool = loaded_tool("theory_page")
@@ -446,6 +448,7 @@ def test_the_page_on_theory_is_what_was_measured() -> None:
         assert path.read_text(encoding="utf-8") == text, f"{named(path)}: run tools/theory_page.py"
 
 
+@pytest.mark.slow
 def test_the_measured_results_follow_from_the_packed_records(monkeypatch: pytest.MonkeyPatch) -> None:
     """The page, the LaTeX, the plots and the table on the front page."""
     tool = loaded_tool("results_page")
@@ -526,6 +529,7 @@ def test_published_transfer_counts_the_own_answers_of_defences_that_draw_from_th
     assert all((one.predicted != one.label) == (one.outcome == "succeeded") for one in shown)
 
 
+@pytest.mark.slow
 def test_a_row_measured_again_came_out_as_is_said() -> None:
     page = " ".join((ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8").split())
     found = compare(ROOT / "results" / "rerun.jsonl.gz", ROOT / "results" / "paper_table.jsonl.gz")
@@ -669,6 +673,7 @@ def test_how_often_the_condition_holds_was_measured() -> None:
                     for one in expected]
 
 
+@pytest.mark.slow
 def test_what_the_page_concludes_was_measured() -> None:
     """The figures in the sentences that people wrote, and what they claim without a figure."""
     from dualmask.reporting.theory_tables import everything
@@ -727,6 +732,7 @@ def printed_by(command: str) -> str:
                           check=True).stdout.strip()
 
 
+@pytest.mark.slow
 def test_the_training_of_restoring_is_chosen_by_the_records() -> None:
     page, command = (ROOT / "docs" / "restore.md").read_text(encoding="utf-8"), "python benchmarks/stages.py {} {}"
     records = "results/choice.jsonl"

@@ -524,6 +524,7 @@ def test_rows_carry_all_columns_as_they_are_typed(write):
     assert [(row.number, row.text) for row in iter_rows(path, allow_empty=True)] == [(2, ""), (3, "b")]
 
 
+@pytest.mark.slow
 def test_memory_stays_constant_over_200_000_rows(write):
     rows = 200_000
     lines = (f"{number},a review of some length {number},{number % 2}\n" for number in range(rows))

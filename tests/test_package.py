@@ -40,6 +40,7 @@ def test_the_wheel_holds_every_module_and_data_file(wheel: Path) -> None:
     assert held == expected
 
 
+@pytest.mark.slow
 def test_the_wheel_works_without_the_source_tree(wheel: Path, tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", tmp_path / "site", wheel],
                    check=True, capture_output=True)

@@ -585,6 +585,7 @@ def test_nothing_could_be_read() -> None:
     assert "a.jsonl: empty" in sound(page).text
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_records_make_a_small_page_soon() -> None:
     outcomes: list[Outcome] = ["succeeded", "failed", "skipped", "succeeded"]
     rows = [[result(index, outcomes[(index * shift + shift) % 4], queries=index % 997 + 1, changed=index % 9 + 1,

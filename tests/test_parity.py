@@ -54,6 +54,7 @@ def test_our_own_sentences(attack: str, parity: ModuleType) -> None:
     compare(parity, attack, "sentences")
 
 
+@pytest.mark.slow
 @pytest.mark.shared
 @pytest.mark.parametrize("data", ["mr", "ag_news"])
 @pytest.mark.parametrize("attack", ATTACKS)

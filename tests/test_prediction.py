@@ -301,6 +301,7 @@ predict_file(model, sys.argv[2], sys.argv[3], chunk=7, explain=True, progress=Fa
 """
 
 
+@pytest.mark.slow
 def test_resumed_after_kill_9_the_file_is_the_same_to_the_byte(
     classifier: DefendedClassifier, model: Path, tmp_path: Path,
 ) -> None:

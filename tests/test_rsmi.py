@@ -341,6 +341,7 @@ def test_training_is_noisy_by_the_generator_of_layers(tiny: Tiny, data: Dataset)
     assert loss(0) == loss(0) != loss(1)
 
 
+@pytest.mark.slow
 def test_trained_saved_and_trained_again(
     tiny: Tiny, data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:

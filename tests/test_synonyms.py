@@ -139,6 +139,7 @@ def test_shipped_table_is_symmetric_within_its_bounds() -> None:
             assert LEAST <= cosine <= 1 and table.cosine(word, other) == table.cosine(other, word) == cosine
 
 
+@pytest.mark.slow
 @pytest.mark.shared
 def test_manifest_figures_hold(shared: Path) -> None:
     table = shipped_synonyms()

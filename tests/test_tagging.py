@@ -206,6 +206,7 @@ def test_our_table_of_penn_tags_agrees_with_the_published_one(shared: Path) -> N
     assert {tag: tagging.UNIVERSAL[tag] for tag in common} == {tag: published[tag] for tag in common}
 
 
+@pytest.mark.slow
 @pytest.mark.shared
 def test_the_accuracy_on_text_that_people_tagged_is_as_the_manifest_says(shared: Path) -> None:
     treebank = tagger_text.treebank(shared / "lexical")

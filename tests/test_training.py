@@ -346,6 +346,7 @@ class KilledError(Exception):
     """Stands for a process that ends in the middle of an epoch."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chosen", [
     {}, {"defence": "ddm-restore", "options": {"worst_known": 0.05, "steps": 0}}])  # which counts its right answers
 def test_a_killed_run_goes_on_to_the_same_weights(
@@ -374,6 +375,7 @@ def test_a_killed_run_goes_on_to_the_same_weights(
     assert resumed.facts["steps"] == 36
 
 
+@pytest.mark.slow
 def test_a_process_killed_for_good_goes_on(tiny: Tiny, data: Dataset, tmp_path: Path) -> None:
     out = tmp_path / "m"
     (tmp_path / "job.py").write_text(f"""
@@ -485,6 +487,7 @@ def test_no_checkpoint_uses_pickle(tiny: Tiny, data: Dataset, tmp_path: Path) ->
     assert names == {".safetensors", ".json"}
 
 
+@pytest.mark.slow
 def test_two_processes_train_together(tiny: Tiny, data: Dataset, tmp_path: Path) -> None:
     """Each takes half of every batch; both end with the same weights, and one of them saves."""
     (tmp_path / "data.json").write_text(json.dumps([data.train, data.validation, data.test]))
