@@ -94,7 +94,7 @@ class Run:
     def loop(self, *, resume: bool) -> None:
         self.accelerator = make_accelerator()
         network = self.classifier.network.to(self.accelerator.device)
-        self.optimiser = make_optimiser(network.parameters(), self.settings)
+        self.optimiser = make_optimiser(network, self.settings)
         if resume and self.out and checkpoints.found(self.out):
             self.state, self.best = checkpoints.read(self.out, self.facts, network=network, optimiser=self.optimiser)
         self.wrapped: Network = self.accelerator.prepare(network)
@@ -220,12 +220,12 @@ class Run:
         """Judge the epoch on held-out texts, keep the best weights, decide whether to go on."""
         state = self.state
         try:
+        check_finite(self.classifier.network, state.step)
             accuracy = self.classifier.accuracy(self.held_out, defended=self.settings.validate == "defended",
                                                 most=VALIDATION_VIEWS)
         except TimeUp:
             self.checkpoint()  # resumed, the epoch has no batch left and is judged first
             raise
-        check_finite(self.classifier.network, state.step)
         if self.accelerator.num_processes > 1:  # one verdict for all, or some would stop while others wait for them
             accuracy = float(self.accelerator.reduce(torch.tensor(accuracy).to(self.accelerator.device), "mean"))
         ready = self.classifier.defence.is_ready(state.epoch)
