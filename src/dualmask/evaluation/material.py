@@ -132,7 +132,8 @@ def asked_otherwise(made: DefendedClassifier, entry: DefenceEntry, data: Dataset
     defence.restore({name: tensor.cpu() for name, tensor in made.defence.state_dict().items()})
     found.tune_defence(data.validation or [])
     found.network.eval()
-    found.facts = {**made.facts, "preset": entry.preset, "options": defence.options_as_dict(), "network": named,
+    found.facts = {**{name: fact for name, fact in made.facts.items() if name != "validation_under_attack"},
+                   "preset": entry.preset, "options": defence.options_as_dict(), "network": named,
                    "validation_accuracy": round(found.accuracy(data.validation or []), 4),
                    **tested(found, data.test or [])}
     return found
