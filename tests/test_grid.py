@@ -329,6 +329,19 @@ def test_the_tiers_of_the_table_go_from_breadth_to_depth() -> None:
 
 @pytest.mark.shared
 @pytest.mark.usefixtures("shared")
+@pytest.mark.parametrize("name", [*TIERS, SCORES, "mr", "ag_news", "restore", "smoothing", "votes"])
+def test_rows_of_a_table_have_one_budget_of_epochs_and_one_selection(name: str) -> None:
+    """Whatever their presets say."""
+    found: dict[str, set[tuple[object, ...]]] = {}
+    for job in make_plan(read_grid(ROOT / "experiments" / f"{name}.toml")).jobs:
+        how = job.training
+        found.setdefault(job.data.name, set()).add((how.epochs, how.patience, how.keep, how.robust_texts))
+    for data, ways in found.items():
+        assert ways == {(3 if data.startswith("ag_news") else 10, 0, "robust", 100)}
+
+
+@pytest.mark.shared
+@pytest.mark.usefixtures("shared")
 def test_a_cell_of_several_tiers_has_the_same_settings_in_each() -> None:
     """But for the number of texts, which never falls: so a tier goes on where another was."""
     found: dict[str, dict[str, object]] = {}

@@ -495,6 +495,15 @@ def ddm(held: int, flipped: int, **given: object) -> CellRecords:
     return many(held, flipped, defence="ddm", **given)
 
 
+def trained(
+    defence: str, *, best_epoch: int = 3, seed: int = 0, data: str = "mr", **options: object,
+) -> CellRecords:
+    """With the facts of a training of five epochs, but for what is said otherwise."""
+    facts = {"training": {"epochs": 5, "patience": 2, "keep": "best", "seed": seed, **options},
+             "best_epoch": best_epoch, "epochs_run": 5}
+    return many(5, 5, defence=defence, seed=seed, data=data, header={"about": {"training": facts}})
+
+
 def noisy(**given: object) -> dict[str, object]:
     return {"header": {"noise": "fresh", **given}}
 
@@ -550,6 +559,10 @@ DOUBTS: Mapping[str, tuple[Cells, Cells]] = {
                                   [many(5, 5), many(5, 5, attack="pwws")]),
     "never begun": ([ddm(5, 5, header={"about": {"training": {"ready": False}}})],
                     [ddm(5, 5, header={"about": {"training": {"ready": True}}})]),
+    "trained or selected differently": ([trained("plain"), trained("ddm", epochs=10, keep="last")],
+                                        [trained("plain"), trained("ddm")]),
+    "best at the last epoch": ([trained("plain", best_epoch=5)],
+                               [trained("plain", best_epoch=4), trained("ddm", best_epoch=5, keep="last")]),
     "several plain rows": ([named_plain("one"), named_plain("two")], [named_plain("one"), named_plain("plain")]),
     "presets mixed": ([many(5, 5, header={"preset": "paper"}), many(5, 5, attack="pwws", header={"preset": "release"})],
                       [many(5, 5, header={"preset": "paper"}), many(5, 5, attack="pwws", header={"preset": "paper"})]),
@@ -574,7 +587,7 @@ def test_a_doubt_comes_and_stays_away(name: str) -> None:
 
 def test_every_doubt_has_its_example() -> None:
     source = "".join((Path(__file__).parents[1] / "src/dualmask/reporting" / name).read_text(encoding="utf-8")
-                     for name in ("doubts.py", "findings.py", "conditions.py"))
+                     for name in ("doubts.py", "findings.py", "conditions.py", "training_doubts.py"))
     told = re.findall(r'Finding\(\s*"([^"]+)"', source) + re.findall(r'^\s+\("([^"]+)", "attacks', source, re.M)
     told += re.findall(r'^    "\w+": \("(an [^"]+)", "', source, re.M)
     assert set(told) == set(DOUBTS)
@@ -604,6 +617,41 @@ def test_seeds_that_differ_in_more_than_the_seed(header: Mapping[str, object], t
     same = {**usual, "about": {"training": {"training": {"epochs": 3, "seed": 1}}}}
     found = report(ddm(5, 5, header=usual), ddm(5, 5, seed=1, header=same)).doubts
     assert "seeds differ" not in {one.name for one in found}
+
+
+def doubt(name: str, *cells: CellRecords) -> tuple[str, list[str]]:
+    """What a doubt says, and which rows it is about."""
+    found, = (one for one in report(*cells).doubts if one.name == name)
+    return found.text, sorted({key.defence for key in found.keys})
+
+
+def test_rows_trained_otherwise_are_named_with_how() -> None:
+    rows = [trained("plain"), trained("ddm"), trained("fat", epochs=10), trained("ttso", epochs=10),
+            trained("ddm-restore", epochs=10, keep="last")]
+    text, about = doubt("trained or selected differently", *rows)
+    told = text[text.index("(ddm-restore") + 1:text.index("). What")].split("; ")
+    assert told == ["ddm-restore (bert): epochs 10 in place of 5, keep last in place of best",
+                    "fat (bert), ttso (bert): epochs 10 in place of 5"]
+    assert about == ["ddm-restore", "fat", "ttso"]
+
+
+def test_without_a_plain_row_most_rows_are_the_measure() -> None:
+    text, about = doubt("trained or selected differently", trained("ddm", patience=0), trained("fat"), trained("ttso"))
+    assert "ddm (bert): patience 0 in place of 2)" in text and about == ["ddm"]
+
+
+def test_an_option_that_came_up_later_had_its_old_effect_before() -> None:
+    """What was trained before biases could be spared let them decay."""
+    text, _ = doubt("trained or selected differently", trained("plain"), trained("ddm", decay="weights"))
+    assert "ddm (bert): decay weights in place of all)" in text
+    names = {one.name for one in report(trained("plain"), trained("ddm", decay="all")).doubts}
+    assert "trained or selected differently" not in names
+
+
+def test_seeds_that_were_best_at_the_last_epoch_are_counted() -> None:
+    rows = [trained("plain", seed=seed, best_epoch=best) for seed, best in enumerate((5, 5, 2))]
+    text, about = doubt("best at the last epoch", *rows, trained("ddm", best_epoch=1))
+    assert "mr: plain (bert, 2 of 3 seeds): of all" in text and about == ["plain"]
 
 
 def test_an_unfinished_attack_is_compared_with_nothing() -> None:

@@ -222,6 +222,23 @@ def test_optimisers_differ(tiny: Tiny, data: Dataset) -> None:
     assert not equal(adam, adamw)
 
 
+@pytest.mark.parametrize("defence", ["plain", "infobert", "ib"])
+@pytest.mark.parametrize("decay", ["weights", "all"])
+def test_biases_and_normalisation_decay_only_where_all_does(
+    defence: str, decay: str, tiny: Tiny, data: Dataset,
+) -> None:
+    """A bound on the gradient that is far under Adam's epsilon leaves nothing but decay."""
+    given = {**FAST, "epochs": 1, "clip_at": 1e-20, **({} if decay == "weights" else {"decay": decay})}
+    still, moved = (weights(train(data, encoder=tiny("bert"), defence=defence, progress=False,
+                                  training={**given, "weight_decay": rate})) for rate in (0.0, 10.0))
+    spared = {name for name in still if "bias" in name or "LayerNorm" in name}
+    ends = {name: float((moved[name].float() - still[name].float()).abs().sum()) for name in still
+            if still[name].is_floating_point() and float(still[name].abs().sum()) > 1e-2}
+    assert spared & set(ends) and any(name.endswith("weight") and change > 1e-3 for name, change in ends.items())
+    changed = {name for name in spared & set(ends) if ends[name] > 1e-4}
+    assert changed == (set() if decay == "weights" else spared & set(ends))
+
+
 def test_a_short_run_that_explodes_is_named_too(tiny: Tiny, data: Dataset, tmp_path: Path) -> None:
     """By its loss or, where one step is all there is, by what that step has left of the weights."""
     for rows in (None, 2):
@@ -427,7 +444,7 @@ def unfinished(tiny: Tiny, data: Dataset, out: Path, *, overwrite: bool = False,
 
 def test_resuming_with_other_settings_or_data_is_refused(tiny: Tiny, data: Dataset, tmp_path: Path) -> None:
     unfinished(tiny, data, tmp_path)
-    with pytest.raises(OptionError, match=r"other settings.*training.*0\.001.*0\.002"):
+    with pytest.raises(OptionError, match=r"other settings \(training: learning_rate: 0\.001 there, 0\.002 now"):
         train(data, encoder=tiny("bert"), training={**FAST, "learning_rate": 2e-3}, out=tmp_path, resume=True,
               progress=False)
     with pytest.raises(OptionError, match=r"other settings.*rows"):
@@ -435,6 +452,30 @@ def test_resuming_with_other_settings_or_data_is_refused(tiny: Tiny, data: Datas
               progress=False)
     assert checkpoints.found(tmp_path), "nothing was lost"
     train(data, encoder=tiny("bert"), training=FAST, out=tmp_path, resume=True, progress=False)
+
+
+@pytest.mark.parametrize("decay", ["weights", "all"])
+def test_a_checkpoint_of_before_some_options_goes_on_as_it_began(
+    decay: str, tiny: Tiny, data: Dataset, tmp_path: Path,
+) -> None:
+    """Then everything decayed: its optimiser holds one group of parameters, in another order than two."""
+    options = {**FAST, "decay": "all"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(FAST, "decay", "all")
+        unfinished(tiny, data, tmp_path)
+    note = checkpoints.found(tmp_path)[-1] / "progress.json"
+    written = json.loads(note.read_text())
+    for name in ("decay", "robust_texts"):
+        del written["settings"]["training"][name]
+    del written["progress"]["best_under_attack"]
+    note.write_text(json.dumps(written))
+    run: dict[str, Any] = {"encoder": tiny("bert"), "progress": False}
+    if decay == "weights":
+        with pytest.raises(OptionError, match=r"other settings \(training: decay: 'all' there, 'weights' now\)"):
+            train(data, training=FAST, out=tmp_path, resume=True, **run)
+        return
+    resumed = train(data, training=options, out=tmp_path, resume=True, **run)
+    assert equal(weights(resumed), weights(train(data, training=options, **run)))
 
 
 def test_a_damaged_checkpoint_is_named(tiny: Tiny, data: Dataset, tmp_path: Path) -> None:

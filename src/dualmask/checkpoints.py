@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from dualmask.errors import ModelFileError, OptionError, ResourceError
+from dualmask.options import whole_training
+from dualmask.results import difference
 
 State = dict[str, Tensor]
 EXPECTED = {int: "a whole number from 0", float: "a number", bool: "true or false"}
@@ -26,6 +28,7 @@ class Progress:
     batch: int = 0  # batches of this epoch already trained on
     step: int = 0
     best_accuracy: float = -1.0
+    best_under_attack: float = -1.0  # of the same epoch; stays so where nothing is attacked
     best_epoch: int = 0
     best_ready: bool = False  # all that the defence does had begun by then
     waited: int = 0  # epochs without a better one
@@ -117,10 +120,12 @@ def as_progress(values: Mapping[str, object]) -> Progress:
 
 
 def check_settings(folder: Path, saved: Mapping[str, object], given: Mapping[str, object]) -> None:
-    now = json.loads(json.dumps(given))
-    differing = sorted(key for key in set(saved) | set(now) if saved.get(key) != now.get(key))
+    now, training = json.loads(json.dumps(given)), saved.get("training")
+    then = {**saved, "training": whole_training(training)} if isinstance(training, Mapping) else saved
+    differing = sorted(key for key in set(then) | set(now) if then.get(key) != now.get(key))
     if differing:
-        detail = "; ".join(f"{key}: {saved.get(key)!r} then, {now.get(key)!r} now" for key in differing)
+        told = {key: difference(key, then.get(key), now.get(key)) for key in differing}
+        detail = "; ".join(f"{key}: {told[key]}" if isinstance(now.get(key), dict) else told[key] for key in differing)
         raise OptionError(f"{folder.parent} holds an unfinished run with other settings ({detail}); give the same "
                           "ones, or choose another folder, or start over (--overwrite).")
 

@@ -3,16 +3,29 @@
 
 import math
 import sys
-from collections.abc import Iterator
 
 import torch
+from torch import nn
 
 from dualmask.options import TrainingOptions
 
 
-def make_optimiser(parameters: Iterator[torch.nn.Parameter], settings: TrainingOptions) -> torch.optim.Optimizer:
+def make_optimiser(network: nn.Module, settings: TrainingOptions) -> torch.optim.Optimizer:
     kind = torch.optim.AdamW if settings.optimiser == "adamw" else torch.optim.Adam
-    return kind(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True)
+    spared = undecayed(network) if settings.decay == "weights" else set[str]()
+    decayed = [parameter for name, parameter in network.named_parameters() if name not in spared]
+    groups = [{"params": decayed, "weight_decay": settings.weight_decay}]
+    if spared:
+        kept = [parameter for name, parameter in network.named_parameters() if name in spared]
+        groups.append({"params": kept, "weight_decay": 0.0})
+    return kind(groups, lr=settings.learning_rate, fused=True)
+
+
+def undecayed(network: nn.Module) -> set[str]:
+    """The names of biases, tables of them too, and of what normalising layers learn."""
+    normalising = {name for name, module in network.named_modules() if "norm" in type(module).__name__.lower()}
+    return {name for name, _ in network.named_parameters()
+            if "bias" in name or name.rpartition(".")[0] in normalising}
 
 
 def learning_rate(step: float, total: int, settings: TrainingOptions) -> float:

@@ -3,7 +3,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -111,10 +111,12 @@ class TrainingOptions:
     schedule: Literal["linear", "cosine", "constant"] = "linear"
     warmup: float = 0.1  # share of all steps; 1 or more: that many steps
     weight_decay: float = 0.01
+    decay: Literal["weights", "all"] = "weights"  # what decays; weights: neither biases nor what normalises
     clip: Literal["norm", "value", "none"] = "norm"
     clip_at: float = 1.0
     patience: int = 2  # epochs without a better validation accuracy before training stops; 0: never stop early
-    keep: Literal["best", "last"] = "best"  # the weights of which epoch, by validation accuracy; last: no early stop
+    keep: Literal["best", "last", "robust"] = "best"  # which epoch: best on validation, also attacked, or last, no stop
+    robust_texts: int = 100  # validation texts that are attacked after each epoch (deepwordbug), for keep=robust
     validation_share: float = 0.1  # held out, stratified, where the data has no validation part
     validate: Literal["defended", "plain"] = "defended"
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 on a GPU that has it
@@ -123,5 +125,15 @@ class TrainingOptions:
     def __post_init__(self) -> None:
         check_least(epochs=(self.epochs, 1), batch_size=(self.batch_size, 1), max_length=(self.max_length, 4),
                     learning_rate=(self.learning_rate, 0), final_rate=(self.final_rate, 0), warmup=(self.warmup, 0),
-                    weight_decay=(self.weight_decay, 0), clip_at=(self.clip_at, 0), patience=(self.patience, 0))
+                    weight_decay=(self.weight_decay, 0), clip_at=(self.clip_at, 0), patience=(self.patience, 0),
+                    robust_texts=(self.robust_texts, 1))
         check_shares(validation_share=self.validation_share)
+
+
+# What trainings did before there was an option for it, where that is not what the option does by default
+BEFORE_OPTIONS: Mapping[str, object] = {"decay": "all"}
+
+
+def whole_training(told: Mapping[str, object]) -> dict[str, object]:
+    """The options of a training as an earlier version wrote them down, with those that came up later."""
+    return {**asdict(TrainingOptions()), **BEFORE_OPTIONS, **told}

@@ -26,6 +26,7 @@ from dualmask.models.encoders import load_encoder
 from dualmask.optimisation import forget_peak, learning_rate, make_optimiser, peak_memory
 from dualmask.options import TrainingOptions
 from dualmask.seeds import generator, seed_layers
+from dualmask.selection import Judge, Verdict
 from dualmask.text.encoding import Batch, bucketed
 from dualmask.text.examples import Dataset, Example, split_stratified
 from dualmask.training_log import Reporter
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 CHECKPOINT_SECONDS = 300.0
 LOG_STEPS = 25
-VALIDATION_VIEWS = 5  # of a defence that votes: epochs are judged by few, the final accuracies by all
 
 
 def train(
@@ -94,7 +94,8 @@ class Run:
     def loop(self, *, resume: bool) -> None:
         self.accelerator = make_accelerator()
         network = self.classifier.network.to(self.accelerator.device)
-        self.optimiser = make_optimiser(network.parameters(), self.settings)
+        self.optimiser = make_optimiser(network, self.settings)
+        self.judge = Judge(self.classifier, self.held_out, self.settings)
         if resume and self.out and checkpoints.found(self.out):
             self.state, self.best = checkpoints.read(self.out, self.facts, network=network, optimiser=self.optimiser)
         self.wrapped: Network = self.accelerator.prepare(network)
@@ -219,25 +220,27 @@ class Run:
     def end_of_epoch(self) -> None:
         """Judge the epoch on held-out texts, keep the best weights, decide whether to go on."""
         state = self.state
+        check_finite(self.classifier.network, state.step)
         try:
-            accuracy = self.classifier.accuracy(self.held_out, defended=self.settings.validate == "defended",
-                                                most=VALIDATION_VIEWS)
+            verdict = self.judge.verdict()
         except TimeUp:
             self.checkpoint()  # resumed, the epoch has no batch left and is judged first
             raise
-        check_finite(self.classifier.network, state.step)
         if self.accelerator.num_processes > 1:  # one verdict for all, or some would stop while others wait for them
-            accuracy = float(self.accelerator.reduce(torch.tensor(accuracy).to(self.accelerator.device), "mean"))
+            figures = torch.tensor(verdict).to(self.accelerator.device)
+            verdict = Verdict(*self.accelerator.reduce(figures, "mean").tolist())
         ready = self.classifier.defence.is_ready(state.epoch)
         state.epoch, state.batch = state.epoch + 1, 0
-        better = accuracy > state.best_accuracy or self.settings.keep == "last"
+        best = Verdict(state.best_accuracy, state.best_under_attack)
+        better = verdict.figure > best.figure or self.settings.keep == "last"
         if (ready and better) or (not self.best and state.epoch == self.settings.epochs):
-            state.best_accuracy, state.best_epoch, state.best_ready, state.waited = accuracy, state.epoch, ready, 0
+            state.best_accuracy, state.best_under_attack = verdict
+            state.best_epoch, state.best_ready, state.waited = state.epoch, ready, 0
             self.best = network_state(self.classifier.network)
         elif ready:
             state.waited += 1
         state.finished = 0 < self.settings.patience <= state.waited
-        self.reporter.end(state, accuracy, epochs=self.settings.epochs)
+        self.reporter.end(state, verdict, epochs=self.settings.epochs)
         self.checkpoint()
 
     def checkpoint(self) -> None:

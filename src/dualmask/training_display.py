@@ -68,7 +68,8 @@ def show_training(console: Console, classifier: "DefendedClassifier", data: "Dat
     if "epochs_run" in facts:
         run, planned, best = facts["epochs_run"], facts["training"]["epochs"], facts["best_epoch"]
         table.add_row("epochs", f"{run} of {planned}; the weights are those of epoch {best}")
-    rows = {"validation accuracy": "validation_accuracy", "test accuracy, defence on": "test_accuracy",
+    rows = {"validation accuracy": "validation_accuracy",
+            "validation accuracy under attack": "validation_under_attack", "test accuracy, defence on": "test_accuracy",
             "test accuracy, defence off": "test_accuracy_undefended"}
     for name, key in rows.items():
         if key in facts:

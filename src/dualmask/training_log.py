@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from dualmask.checkpoints import Progress
+    from dualmask.selection import Verdict
 
 
 class Screen:
@@ -83,16 +84,18 @@ class Reporter:
         self.write({"event": "step", "epoch": state.epoch + 1, "step": state.step, "loss": round(mean, 5),
                     "batch_accuracy": round(float(accuracy), 4), "learning_rate": rate})
 
-    def end(self, state: "Progress", accuracy: float, *, epochs: int) -> None:
+    def end(self, state: "Progress", verdict: "Verdict", *, epochs: int) -> None:
         """Show and write what the epoch came to, and whether training stops before all of them."""
         mean = self.mean(state) if self.count else None  # none where a resumed epoch had nothing left to train on
         best = " (kept so far)" if state.best_epoch == state.epoch else ""
         loss = "" if mean is None else f"loss {mean:.3f}, "
         if self.screen:
-            self.screen.console.print(f"epoch {state.epoch}: {loss}validation accuracy {accuracy:.1%}{best}, "
-                                      f"{state.seconds:.0f} s in all")
+            under = f", {verdict.under_attack:.1%} under attack" if verdict.attacked else ""
+            self.screen.console.print(f"epoch {state.epoch}: {loss}validation accuracy {verdict.accuracy:.1%}{under}"
+                                      f"{best}, {state.seconds:.0f} s in all")
         self.write({"event": "epoch", "epoch": state.epoch, "step": state.step,
-                    "loss": None if mean is None else round(mean, 5), "validation_accuracy": accuracy,
+                    "loss": None if mean is None else round(mean, 5), "validation_accuracy": verdict.accuracy,
+                    **({"validation_under_attack": verdict.under_attack} if verdict.attacked else {}),
                     "seconds": round(state.seconds, 2)})
         if state.finished and state.epoch < epochs:
             if self.screen:

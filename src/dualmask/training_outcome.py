@@ -9,6 +9,7 @@ from torch import nn
 from dualmask.classifier import tested
 from dualmask.errors import DualmaskError
 from dualmask.optimisation import device_name
+from dualmask.selection import Verdict, kept_by
 from dualmask.text.examples import Dataset
 
 if TYPE_CHECKING:
@@ -38,8 +39,10 @@ def cost(run: "Run") -> dict[str, object]:
 def outcome(run: "Run", data: Dataset) -> dict[str, object]:
     """What the run measured: accuracies on held-out texts, with the defence on and off."""
     state = run.state
+    best = Verdict(state.best_accuracy, state.best_under_attack)
     found: dict[str, object] = {
         "best_epoch": state.best_epoch, "epochs_run": state.epoch, "steps": state.step,
-        "seconds": round(state.seconds, 1), "validation_accuracy": round(state.best_accuracy, 4),
-        "ready": state.best_ready, "cost": cost(run)}
+        "seconds": round(state.seconds, 1), "validation_accuracy": round(best.accuracy, 4),
+        **({"validation_under_attack": round(best.under_attack, 4)} if best.attacked else {}),
+        "kept_by": kept_by(run.settings), "ready": state.best_ready, "cost": cost(run)}
     return found | (tested(run.classifier, data.test) if data.test else {})

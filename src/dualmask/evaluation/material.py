@@ -17,6 +17,7 @@ from dualmask.defences import build_defence
 from dualmask.errors import OptionError
 from dualmask.evaluation.grid import DataEntry, DefenceEntry, EncoderEntry
 from dualmask.evaluation.plan import Job
+from dualmask.options import whole_training
 from dualmask.resources import RESOURCES
 from dualmask.results import difference
 from dualmask.storage import DESCRIPTION
@@ -114,7 +115,9 @@ def trained(job: Job, data: Data, mark: str, models: Path) -> DefendedClassifier
         (folder / MARK).write_text(mark + "\n", encoding="utf-8")
     checkpoints.remove(folder)  # left where a run was killed just after saving
     classifier = DefendedClassifier.load(folder)
-    check_facts(folder, {"network": "", **classifier.facts, "encoder": kept_mark(folder) or mark}, {
+    told = classifier.facts.get("training")
+    check_facts(folder, {"network": "", **classifier.facts, "encoder": kept_mark(folder) or mark,
+                         "training": whole_training(told) if isinstance(told, Mapping) else told}, {
         "rows": data.rows, "encoder": mark, "defence": entry.defence, "preset": entry.preset, "network": entry.network,
         "options": build_defence(entry.defence, preset=entry.preset, options=entry.options).options_as_dict(),
         "training": asdict(job.training)})
@@ -129,7 +132,8 @@ def asked_otherwise(made: DefendedClassifier, entry: DefenceEntry, data: Dataset
     defence.restore({name: tensor.cpu() for name, tensor in made.defence.state_dict().items()})
     found.tune_defence(data.validation or [])
     found.network.eval()
-    found.facts = {**made.facts, "preset": entry.preset, "options": defence.options_as_dict(), "network": named,
+    found.facts = {**{name: fact for name, fact in made.facts.items() if name != "validation_under_attack"},
+                   "preset": entry.preset, "options": defence.options_as_dict(), "network": named,
                    "validation_accuracy": round(found.accuracy(data.validation or []), 4),
                    **tested(found, data.test or [])}
     return found

@@ -16,7 +16,7 @@ from dualmask.evaluation.material import Material, unfinished
 from dualmask.evaluation.plan import Job, Plan, Task
 from dualmask.evaluation.protocol import source_mark
 from dualmask.evaluation.records import RECORDS, Cell, CellRecords, cell_of
-from dualmask.options import TrainingOptions
+from dualmask.options import whole_training
 from dualmask.results import FAULTS, AttackResult, difference, read_header, read_results
 from dualmask.storage import DESCRIPTION
 
@@ -125,15 +125,11 @@ def stated(header: Mapping[str, object]) -> dict[str, object]:
     told = about if isinstance(about, Mapping) else {}
     given = told.get("training")
     facts = given if isinstance(given, Mapping) else {}
-    beside = {"encoder": told.get("encoder"), "rows": facts.get("rows"), "training": whole_training(facts),
+    options = facts.get("training")
+    beside = {"encoder": told.get("encoder"), "rows": facts.get("rows"),
+              "training": whole_training(options) if isinstance(options, Mapping) else None,
               "network": facts.get("network", "") if facts else None}
     return {**header, **{name: value for name, value in beside.items() if value is not None}}
-
-
-def whole_training(facts: Mapping[str, object]) -> dict[str, object] | None:
-    """The settings of a training; one that came up later had its default before, which is what was done until then."""
-    told = facts.get("training")
-    return {**asdict(TrainingOptions()), **told} if isinstance(told, Mapping) else None
 
 
 def differences(header: Mapping[str, object], settings: Mapping[str, object]) -> str:

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from dualmask.evaluation.records import SCORE_WORDS, TRANSFER
+from dualmask.options import whole_training
 from dualmask.reporting.entries import PLAIN, Entry, Key, Run, Worst, defence_options, plain_rows, training_facts
 from dualmask.reporting.findings import Finding, counted, named, options, setting
 from dualmask.text.columns import Text
@@ -49,7 +50,7 @@ def conditions(runs: Sequence[Run]) -> dict[str, list[object]]:
     found: dict[str, list[object]] = {"defence": [defence_options(run.records.header) or None for run in runs]}
     for name in ("data", "samples", "sample_seed", "seed", "measure", "noise", "eot", "draws"):
         found[name] = [setting(run, name) for run in runs]
-    found["training"] = [{**given, "seed": None} for run in runs
+    found["training"] = [{**whole_training(given), "seed": None} for run in runs
                          if isinstance(given := training_facts(run.records.header).get("training"), Mapping)]
     found["dualmask"] = [version_of(run) for run in runs]
     return {name: values for name, given in found.items() if (values := [one for one in given if one is not None])}

@@ -22,6 +22,7 @@ from dualmask.reporting.conditions import (
 from dualmask.reporting.entries import PLAIN, Entry, Key, Share, Worst, plain_rows
 from dualmask.reporting.findings import CHECKS, WIDE, Finding, Severity, named, percent, points, setting
 from dualmask.reporting.reported import ReportedTable
+from dualmask.reporting.training_doubts import best_at_the_end, trained_otherwise
 
 ORDER: Sequence[Severity] = ("serious", "caution", "note")
 UNRANKED = frozenset({  # where serious: accuracy under attack may flatter the defence, or can't be compared
@@ -44,7 +45,8 @@ def find_doubts(entries: Entries, worst: Sequence[Worst], reported: ReportedTabl
     for compare in (transfer_stronger, aware_weaker, white_box_weaker, illusions):
         found += compare(whole)
     for look in (adaptive_missing, aware_missing, like_plain, small_samples, single_seeds, unfinished, seeds_differ,
-                 never_begun, texts_differ, sources_differ, several_plain, mixed_presets, other_options, stand_ins):
+                 never_begun, trained_otherwise, best_at_the_end, texts_differ, sources_differ, several_plain,
+                 mixed_presets, other_options, stand_ins):
         found += look(entries)
     found += [*short_worst(entries, worst), *disputed(worst, entries)]
     found += [*under_reported(entries, reported), *odd_reports(entries, reported)]

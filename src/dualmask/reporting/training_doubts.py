@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Signs in the headers of records that rows which stand side by side were not trained alike, or not for long enough."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from dualmask.options import whole_training
+from dualmask.reporting.entries import Entry, Key, plain_rows, training_facts
+from dualmask.reporting.findings import Finding
+
+Entries = Sequence[Entry]
+Options = Mapping[str, object]
+
+
+class Row(NamedTuple):
+    """A classifier of a table, over its seeds."""
+
+    data: str
+    encoder: str
+    defence: str
+
+
+def rows(entries: Entries) -> dict[Row, list[Entry]]:
+    found: dict[Row, list[Entry]] = {}
+    for one in entries:
+        found.setdefault(Row(*one.key[:3]), []).append(one)
+    return found
+
+
+def training_options(entries: Entries) -> Options | None:
+    """How a row was trained, but for the seed; None where its records do not tell. That of the first seed: whether
+    seeds were trained alike is another doubt's."""
+    for run in (run for one in entries for run in one.runs):
+        if isinstance(told := training_facts(run.records.header).get("training"), Mapping):
+            return {name: value for name, value in whole_training(told).items() if name != "seed"}
+    return None
+
+
+def trained_otherwise(entries: Entries) -> Iterator[Finding]:
+    """Rows that had other options of training, or of choosing the epoch, than the plain row or, without one, most."""
+    told = {row: given for row, group in rows(entries).items() if (given := training_options(group)) is not None}
+    plain = plain_rows(entries)
+    found: dict[str, dict[str, dict[Row, None]]] = {}  # by data: how, and which rows
+    for place in dict.fromkeys(row[:2] for row in told):
+        beside = {row: given for row, given in told.items() if row[:2] == place}
+        usual = beside.get(Row(*place, plain.get(place, ""))) or commonest(list(beside.values()))
+        for row, given in beside.items():
+            if how := options_apart(given, usual):
+                found.setdefault(row.data, {}).setdefault(how, {})[row] = None
+    for data, ways in found.items():
+        which = "; ".join(f"{listed(group)}: {how}" for how, group in ways.items())
+        yield Finding("trained or selected differently", "caution",
+                      f"{data}: not all rows were trained, or had their epoch chosen, as the plain row or most others "
+                      f"({which}). What such a row gains or loses may come from that, not from its defence.",
+                      keys_of(entries, {row for group in ways.values() for row in group}))
+
+
+def commonest(given: Sequence[Options]) -> Options:
+    counts = Counter(json.dumps(one, sort_keys=True) for one in given)
+    return next(one for one in given if json.dumps(one, sort_keys=True) == counts.most_common(1)[0][0])
+
+
+def options_apart(given: Options, usual: Options) -> str:
+    return ", ".join(f"{name} {given.get(name)} in place of {usual.get(name)}"
+                     for name in {**usual, **given} if given.get(name) != usual.get(name))
+
+
+def best_at_the_end(entries: Entries) -> Iterator[Finding]:
+    """Rows that were still getting better, by the held-out texts, when their epochs were used up."""
+    found: dict[str, dict[Row, str]] = {}
+    for row, group in rows(entries).items():
+        ends = {run.seed: ended for one in group for run in one.runs
+                if (ended := still_rising(training_facts(run.records.header))) is not None}
+        if last := [seed for seed, ended in ends.items() if ended]:
+            found.setdefault(row.data, {})[row] = f", {len(last)} of {len(ends)} seeds" if len(ends) > 1 else ""
+    for data, those in found.items():
+        which = ", ".join(f"{row.defence} ({row.encoder}{seeds})" for row, seeds in those.items())
+        yield Finding("best at the last epoch", "caution",
+                      f"{data}: {which}: of all epochs the last one allowed was the best on the held-out texts. They "
+                      "may not have converged, and longer training may change their figures.",
+                      keys_of(entries, set(those)))
+
+
+def still_rising(facts: Mapping[str, object]) -> bool | None:
+    """Whether the epoch that was kept for its figures is the last that there could be; None where nobody chose."""
+    options = facts.get("training")
+    if not isinstance(options, Mapping) or options.get("keep") == "last" or "best_epoch" not in facts:
+        return None
+    return bool(facts["best_epoch"] == options.get("epochs"))
+
+
+def listed(group: Mapping[Row, None]) -> str:
+    """Rows by name, with the encoders that each is there with."""
+    encoders: dict[str, list[str]] = {}
+    for row in group:
+        encoders.setdefault(row.defence, []).append(row.encoder)
+    return ", ".join(f"{defence} ({', '.join(those)})" for defence, those in encoders.items())
+
+
+def keys_of(entries: Entries, those: set[Row]) -> tuple[Key, ...]:
+    return tuple(one.key for one in entries if Row(*one.key[:3]) in those)

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which epoch's weights are kept: each is judged on held-out texts and, for keep=robust, on some of them attacked."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from torch import Tensor
+
+from dualmask.attacks import build_attack
+from dualmask.attacks.running import Assault, sampled
+from dualmask.classifier import DefendedClassifier
+from dualmask.errors import DualmaskError
+from dualmask.models.victim import ClassifierVictim
+from dualmask.options import TrainingOptions
+from dualmask.results import FAULTS, HELD
+from dualmask.text.examples import Example, Text
+
+VALIDATION_VIEWS = 5  # of a defence that votes: epochs are judged by few, the final accuracies by all
+ATTACK = "deepwordbug"  # cheap, and in need of no other model
+ATTACK_SEED = 0  # of the texts and of the attack's draws: the same in each epoch and for every seed of training
+
+
+class Verdict(NamedTuple):
+    """What an epoch came to on held-out texts."""
+
+    accuracy: float
+    under_attack: float = -1.0  # accuracy; -1: nothing was attacked
+
+    @property
+    def figure(self) -> float:
+        """What epochs are compared by; without the last digits, which depend on how a mean was taken."""
+        return round((self.accuracy + self.under_attack) / 2 if self.attacked else self.accuracy, 6)
+
+    @property
+    def attacked(self) -> bool:
+        return self.under_attack >= 0
+
+
+class Judge:
+    """Asks the classifier of a training run after each epoch."""
+
+    def __init__(self, classifier: DefendedClassifier, held_out: Sequence[Example], settings: TrainingOptions) -> None:
+        self.classifier, self.held_out = classifier, held_out
+        self.defended, self.robust = settings.validate == "defended", settings.keep == "robust"
+        places = sampled(held_out, settings.robust_texts, ATTACK_SEED) if self.robust else []
+        self.attacked = [(place, held_out[place]) for place in places]
+
+    def verdict(self) -> Verdict:
+        accuracy = self.classifier.accuracy(self.held_out, defended=self.defended, most=VALIDATION_VIEWS)
+        return Verdict(accuracy, self.under_attack()) if self.robust else Verdict(accuracy)
+
+    def under_attack(self) -> float:
+        """The share of the texts that are answered rightly, and still are when the attack has done."""
+        victim = JudgedVictim(self.classifier, defended=self.defended)
+        found = list(Assault(victim, build_attack(ATTACK), seed=ATTACK_SEED, measure=None).run(self.attacked))
+        whole = [one for one in found if one.outcome not in FAULTS]
+        if not whole:
+            raise DualmaskError(f"an epoch can't be judged by keep=robust: {ATTACK} broke down on each of {len(found)} "
+                                f"validation texts ({found[0].reason}); train with keep=best.")
+        return sum(one.outcome in HELD for one in whole) / len(whole)
+
+
+class JudgedVictim(ClassifierVictim):
+    """A classifier as its epochs are judged: by few of its views, its defence on or off."""
+
+    def __init__(self, classifier: DefendedClassifier, *, defended: bool) -> None:
+        super().__init__(classifier)
+        self.judged, self.defended = classifier, defended
+        self.fresh = self.fresh and defended
+
+    def probabilities(self, texts: Sequence[Text]) -> Tensor:
+        found = self.judged.predict(texts, early=False, most=VALIDATION_VIEWS, defended=self.defended)
+        return found.probabilities
+
+
+def kept_by(settings: TrainingOptions) -> str:
+    """How the epoch was chosen, in words."""
+    if settings.keep == "last":
+        return "the last epoch"
+    if settings.keep == "best":
+        return "validation accuracy"
+    return f"mean of validation accuracy and accuracy under {ATTACK} on {settings.robust_texts} validation texts"
