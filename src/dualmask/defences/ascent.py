@@ -56,7 +56,7 @@ class Ascent(Defence):
         return objective(batch, words + delta)
 
     def begin(self, batch: Batch) -> Tensor:
-        """The first perturbation of a batch; dropout gets a seed that all its steps may share, and that is not this one."""
+        """The first perturbation of a batch; dropout gets a seed that all its steps can share, not this one itself."""
         self._layers = torch.initial_seed() + 1
         return self.first(batch)
 

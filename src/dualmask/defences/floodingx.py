@@ -57,8 +57,7 @@ class FloodingX(Defence):
     changes another's loss by about -e g_i g_j: the accordance is the mean cosine over all pairs of 8 disjoint
     sub-batches of 32 training texts, labels in like shares, all parameters together, dropout on. The first time that it
     is not positive, b is their mean loss, for good, unless above 80 % of that of guessing. Eight passes after each
-    epoch. The best flooded epoch is kept ('release': the last), the last where b is never found: the saved `level` is
-    b, 0 for none.
+    epoch. The best flooded epoch is kept ('release': the last), the last where b is never found: `level` is b or 0.
     Relations: TTSO keeps the loss high by a temperature. Judge both with calibrated scores as well: confidence is not
     what it would be. In freelb+floodingx each step's loss is flooded by itself; below b the steps lead further down.
     """
