@@ -404,9 +404,41 @@ def test_together_with_steps_on_embeddings_it_still_takes_one_pass_a_step(start:
     assert build_defence("freelb+adfar").views == 2
 
 
+@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert", "electra", "mpnet", "deberta-v2", "modernbert"])
+def test_the_pooled_head_reads_what_the_labels_last_layer_reads(family: str, tiny: Tiny, data: Dataset) -> None:
+    """The released head is one layer on the pooled state after dropout, beside the one for the labels."""
+    model, tokenizer = load_encoder(tiny(family), data.labels)
+    defence = ADFAR(ADFAROptions(anomaly="pooled"))
+    found = DefendedClassifier(model, tokenizer, defence, labels=data.labels, max_length=40)
+    last = found.model.classifier
+    last = last if isinstance(last, torch.nn.Linear) else last.out_proj
+    with torch.no_grad():
+        defence.anomaly.weight.copy_(last.weight[1:])  # so that both say the same of the same
+        defence.anomaly.bias.copy_(last.bias[1:])
+    batch = found.encode([str(text) for text in TEXTS[:4]])
+    for training in (False, True):
+        found.network.train(training)
+        answer, anomaly = defence.heads(found.network, batch, None)
+        assert torch.allclose(anomaly, answer[:, 1], atol=1e-6)
+    assert ADFAROptions().anomaly == "state", "models that were saved before do not say it"
+
+
+def test_the_pooled_head_of_bert_by_hand(tiny: Tiny, data: Dataset) -> None:
+    found = untrained(tiny, data, anomaly="pooled")
+    defence, model, batch = of(found), found.model.eval(), found.encode([str(text) for text in TEXTS[:4]])
+    torch.manual_seed(2)
+    torch.nn.init.normal_(defence.anomaly.weight)
+    with torch.no_grad(), watched(model) as seen:
+        _, anomaly = defence.heads(found.network.eval(), batch, None)
+        pooled = torch.tanh(seen["states"][:, 0] @ model.bert.pooler.dense.weight.T + model.bert.pooler.dense.bias)
+        expected = pooled @ defence.anomaly.weight[0] + defence.anomaly.bias
+    assert torch.allclose(anomaly, expected, atol=1e-5) and expected.std() > 1e-3
+
+
 def test_the_card_and_presets() -> None:
     assert set(ADFAR.card().sections) == {"Paper", "Idea", "Acts at", "Deviations", "Relations"}
-    assert ADFAR.presets["paper"].options == {"queries": None} and ADFAR.noise.fget(ADFAR()) == "text"  # type: ignore[attr-defined]
+    assert ADFAR.presets["paper"].options == {"queries": None, "anomaly": "pooled"}
+    assert ADFAR.noise.fget(ADFAR()) == "text"  # type: ignore[attr-defined]
 
 
 def test_it_says_how_many_passes_a_text_takes(tiny: Tiny, data: Dataset) -> None:

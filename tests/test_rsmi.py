@@ -341,6 +341,54 @@ def test_training_is_noisy_by_the_generator_of_layers(tiny: Tiny, data: Dataset)
     assert loss(0) == loss(0) != loss(1)
 
 
+def masks_in_training(tiny: Tiny, data: Dataset, rate: float) -> Tensor:
+    """Which tokens 64 rows lose, with so much dropout in the network."""
+    classifier = guarded(tiny, data)
+    for part in classifier.model.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = rate
+    network, defence, asked = classifier.network.train(), classifier.defence, list[Batch]()
+    texts, labels = zip(*data.train[:64], strict=True)
+
+    def objective(batch: Batch, embeddings: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        asked.append(batch)
+        return defence.loss(network, batch, embeddings)
+
+    torch.manual_seed(5)
+    defence.learn(objective, defence.training_view(texts, labels, classifier.encode, torch.Generator()),
+                  lambda loss: None)
+    return asked[1].masks
+
+
+def test_dropout_does_not_choose_the_masks_of_training(tiny: Tiny, data: Dataset) -> None:
+    masks = masks_in_training(tiny, data, 0.0)
+    assert len(masks) == 64 and masks.any(dim=1).all()
+    assert torch.equal(masks_in_training(tiny, data, 0.1), masks)
+
+
+def test_only_the_pass_for_the_gradient_is_in_evaluation_mode(tiny: Tiny, data: Dataset) -> None:
+    classifier = guarded(tiny, data)
+    network, defence, modes = classifier.network.train(), classifier.defence, list[set[bool]]()
+    frozen = encoder_layers(classifier.model)[0].eval()  # a part that somebody else put to rest
+    texts, labels = zip(*data.train[:6], strict=True)
+    batch = defence.training_view(texts, labels, classifier.encode, torch.Generator())
+
+    def objective(batch: Batch, embeddings: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        modes.append({part.training for part in classifier.model.modules()})
+        if len(modes) == 3:
+            raise ZeroDivisionError
+        return defence.loss(network, batch, embeddings)
+
+    before = {name: part.training for name, part in network.named_modules()}
+    defence.learn(objective, batch, lambda loss: None)
+    assert modes == [{False}, {True, False}] and not frozen.training
+    assert {name: part.training for name, part in network.named_modules()} == before
+    with pytest.raises(ZeroDivisionError):
+        defence.learn(objective, batch, lambda loss: None)
+    assert {name: part.training for name, part in network.named_modules()} == before
+    assert not any(layer._forward_hooks for layer in encoder_layers(classifier.model))
+
+
 @pytest.mark.slow
 def test_trained_saved_and_trained_again(
     tiny: Tiny, data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,

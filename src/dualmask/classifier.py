@@ -15,9 +15,10 @@ from torch import Tensor
 from dualmask.defences.base import Defence
 from dualmask.errors import DataError, OptionError
 from dualmask.models.encoders import check_length, check_vocabulary, prepare
+from dualmask.models.modes import evaluating
 from dualmask.text.encoding import Batch, Encode, check_texts, length_batches
 from dualmask.text.examples import Example, Text
-from dualmask.views import DefendedNetwork, Questions, evaluating
+from dualmask.views import DefendedNetwork, Questions
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

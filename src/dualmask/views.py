@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Asking a network about views of texts: packed by length, as many at once as fit, in rounds where a vote may end."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor, nn
 from dualmask.deadline import check_time
 from dualmask.defences.base import Defence
 from dualmask.models.encoders import hidden_states, logits
+from dualmask.models.modes import evaluating
 from dualmask.text.encoding import Batch, Encode, PreparedEncode, packed
 from dualmask.text.examples import Text
 
@@ -133,16 +133,3 @@ class Questions:
                     self._fits = len(batch) * sizes[batch[0]] // 2  # later batches would not fit either
                     waiting += [batch[len(batch) // 2:], batch[:len(batch) // 2]]
         return order, torch.cat(parts) if parts else torch.zeros(0, self.classes, device=self.device)
-
-
-@contextmanager
-def evaluating(network: nn.Module) -> Iterator[None]:
-    """Without dropout; left as it was found."""
-    training = network.training
-    if training:  # walking through all modules takes longer than a small batch
-        network.eval()
-    try:
-        yield
-    finally:
-        if training:
-            network.train()

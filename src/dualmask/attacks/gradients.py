@@ -18,11 +18,11 @@ from dualmask.attacks.problem import Problem, Question, Steps
 from dualmask.attacks.transformations import near_words
 from dualmask.classifier import DefendedClassifier
 from dualmask.errors import OptionError
+from dualmask.models.modes import evaluating
 from dualmask.models.victim import Victim
 from dualmask.text.encoding import Batch, characters
 from dualmask.text.examples import Text
 from dualmask.text.words import Words
-from dualmask.views import evaluating
 
 if TYPE_CHECKING:
     from dualmask.text.synonyms import Synonyms

@@ -37,6 +37,7 @@ class ADFAROptions:
     records: str = ""  # a file of earlier attacks on the training texts, instead of an attack while training
     train_rate: float = 0.25  # words of a text that are drawn to be replaced, in training
     test_rate: float = 0.3  # and at inference
+    anomaly: Literal["state", "pooled"] = "state"  # what its head reads; pooled: as the labels' last layer
     noise: Literal["text", "fresh"] = "text"  # the same draws each time a text comes, or new ones
     noise_seed: int = 0
 
@@ -51,15 +52,14 @@ class ADFAR(RandomViews):
     Paper: Bao, Wang, Zhao, Defending Pre-trained Language Models [...], Findings of ACL 2021.
     Idea: an adversary hangs on its exact words, so that other synonyms break it; clean texts need not suffer, since the
     network learns beside its task which texts are adversarial, and only those are changed.
-    Acts at: augment (TextFooler's successes on the training texts; of these and of the clean ones a copy each, with a
-    quarter of the words drawn and exchanged for frequent synonyms), loss (cross-entropy of the labels on all four sets,
-    and of a one-logit anomaly head on the two that are not randomised), inference_view (a randomised view of texts
-    whose anomaly's probability is above 0.5, which answers in their place).
-    Deviations: the paper attacks one network and trains another; here one is attacked after a clean epoch, unless
-    records of an earlier attack are given, which is the paper's way. At most 200 questions a text, in 'paper' any
-    number. Frequencies are ranks in the shipped synonym table (50,000 words in GloVe's order), not in an external list
-    of that size; one of the 10 most frequent is drawn (the release: of 11). The anomaly head reads the first token's
-    last state. A stopped run attacks anew, so that its weights may differ from an unbroken run's.
+    Acts at: augment (TextFooler's successes on training texts; a copy of these and of the clean ones, a quarter of the
+    words drawn and made frequent synonyms), loss (cross-entropy of labels on all four sets, and of a one-logit anomaly
+    head on the two not randomised), inference_view (a randomised view, which answers for anomalies above 0.5).
+    Deviations: the paper attacks one network and trains another; here, unless records of an earlier attack are given,
+    one is attacked after a clean epoch ('paper': of five), with at most 200 questions a text ('paper': any number); a
+    resumed run attacks anew. Frequencies are ranks in the shipped table (50,000 words in GloVe's order); one of the 10
+    most frequent is drawn (the release: of 11). The anomaly head begins without suspicion and reads the first token's
+    last state, in 'paper' what the labels' last layer reads, as the release's on BERT.
     Relations: A2T attacks each epoch and has no detector. It is trained on its paper's attack; judge it by others too.
     """
 
@@ -71,8 +71,8 @@ class ADFAR(RandomViews):
         "Defending Pre-trained Language Models from Adversarial Word Substitutions Without Performance Sacrifice",
         "Bao, Wang, Zhao", "Findings of ACL 2021", "arXiv:2105.14553")
     Options = ADFAROptions
-    presets: ClassVar = {"recommended": Preset({}, {}), "paper": Preset({"queries": None}, {
-        "epochs": 5, "batch_size": 16, "learning_rate": 3e-5, "patience": 0})}
+    presets: ClassVar = {"recommended": Preset({}, {}), "paper": Preset({"queries": None, "anomaly": "pooled"}, {
+        "epochs": 5, "batch_size": 16, "learning_rate": 3e-5, "warmup": 0.0, "weight_decay": 0.0, "keep": "last"})}
     options: ADFAROptions
     views, threshold, pass_count, adds = 2, 0.5, passes, True
 
@@ -103,12 +103,11 @@ class ADFAR(RandomViews):
         """Clean ones, adversaries, and both again randomised, in this order, which tells the loss what each is."""
         if not self.is_ready(epoch):
             return examples
+        rate, seed = self.options.train_rate, self.options.noise_seed  # no draw: the same in a run that is resumed
         if self._found is None:
-            order = torch.Generator().manual_seed(self.options.noise_seed)  # the same in a run that is resumed
-            tried = shuffled(examples, order)[:part(self.options.share, examples)]
+            tried = shuffled(examples, torch.Generator().manual_seed(seed))[:part(self.options.share, examples)]
             self._found = list(self.adversaries.of(tried, generator, classifier))
         self._clean, self._plain = len(examples), len(plain := [*examples, *self._found])
-        rate, seed = self.options.train_rate, self.options.noise_seed
         return plain + [one._replace(text=self.synonyms.randomised(one.text, rate, seed)) for one in plain]
 
     def loss(self, network: Network, batch: Batch, embeddings: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -124,7 +123,8 @@ class ADFAR(RandomViews):
         """Logits of the classes and of the anomaly, (rows, classes) and (rows,), out of one pass."""
         with watched(self.model) as seen:
             answer = network(batch, embeddings)
-        return answer, self.anomaly(seen["states"][:, 0]).squeeze(1)
+        read = seen["pooled"] if self.options.anomaly == "pooled" else seen["states"][:, 0]
+        return answer, self.anomaly(read).squeeze(1)
 
     def answer(self, network: Network, batch: Batch, embeddings: Tensor | None = None) -> Tensor:
         """A constant on all logits changes no probability, so their mean is free to carry the anomaly's logit."""

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What defences have in common that train on word embeddings moved to where the loss is higher."""
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
@@ -8,6 +10,7 @@ from dualmask.defences.base import Backward, Defence, Objective
 from dualmask.text.encoding import Batch
 
 TINY = 1e-8  # a gradient shorter than this has no direction
+DropoutMasks = Literal["shared", "fresh"]  # over the passes that a batch takes: the same in all, or new in each
 
 
 class Ascent(Defence):
@@ -17,6 +20,7 @@ class Ascent(Defence):
     step_size: float  # alpha
     start: float  # a0
     bound: float  # epsilon; 0: none
+    dropout_masks: DropoutMasks = "shared"
 
     def __init__(self, options: object | None = None) -> None:
         super().__init__(options)
@@ -45,13 +49,14 @@ class Ascent(Defence):
         return loss, answer, delta.grad
 
     def at(self, objective: Objective, batch: Batch, delta: Tensor) -> tuple[Tensor, Tensor]:
-        """The loss with the words moved; layers that draw by themselves draw the same at every step."""
-        torch.manual_seed(self._layers)
+        """The loss with the words moved; layers that draw by themselves draw the same at every step, or go on."""
+        if self.dropout_masks == "shared":
+            torch.manual_seed(self._layers)
         words: Tensor = self.table(batch.input_ids)
         return objective(batch, words + delta)
 
     def begin(self, batch: Batch) -> Tensor:
-        """The first perturbation of a batch; dropout gets a seed that all its steps share, and that is not this one."""
+        """The first perturbation of a batch; dropout gets a seed that all its steps can share, not this one itself."""
         self._layers = torch.initial_seed() + 1
         return self.first(batch)
 

@@ -88,7 +88,7 @@ class DDM(Defence):
             "train_rate": 0.15, "test_rate": 0.2, "rounding": "floor", "train_count": "body+sep", "ordinary": "shifted",
             "mask_position": "release", "length": "drop-tail", "corpus": "truncated", "keep_one": False,
             "second_pass": True}, {"learning_rate": 5e-5, "schedule": "constant", "warmup": 0.0, "clip": "none",
-                                   "epochs": 5, "patience": 0, "validate": "plain"}),
+                                   "weight_decay": 0.0, "epochs": 5, "patience": 0, "validate": "plain"}),
     }
     options: DDMOptions
     spared: Tensor  # keys of words that are never masked

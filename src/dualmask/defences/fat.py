@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dualmask.cards import Paper, Preset
-from dualmask.defences.ascent import Ascent
+from dualmask.defences.ascent import Ascent, DropoutMasks
 from dualmask.defences.base import Backward, Family, Objective
 from dualmask.options import check_least
 from dualmask.text.encoding import Batch
@@ -25,6 +25,7 @@ class FATOptions:
 
     step_size: float = 0.2  # alpha, its length
     start: float = 0.05  # a0, of the perturbation that it begins with
+    dropout_masks: DropoutMasks = "shared"  # of the passes over a batch: one set, as FreeLB's paper has it, or fresh
 
     def __post_init__(self) -> None:
         check_least(step_size=(self.step_size, 0), start=(self.start, 0))
@@ -40,7 +41,8 @@ class FAT(Ascent):
     (on AG News 1.5 GB where numbers would take 47). What a stopped run had kept is lost: each example begins at random
     when it comes next; so it does where several processes train and another one had it. Signs belong to places in a
     text, so that they are other words' where a defence changes, deletes or adds texts each epoch (safer, certed, a2t).
-    The published 30 epochs are those of preset 'paper'.
+    Both passes have the same dropout, as FreeLB's. Preset 'paper' has the released 30 epochs, of which the last is
+    kept, and dropout drawn anew; texts are cut at 256 tokens as there, on IMDB 512.
     Relations: FreeLB and FreeLB++ take several steps a batch. Combines with what acts on texts, e.g. ranmask+fat. With
     mvp each template's row keeps signs of its own.
     """
@@ -53,7 +55,9 @@ class FAT(Ascent):
     Options = FATOptions
     presets: ClassVar = {
         "recommended": Preset({}, {}),
-        "paper": Preset({}, {"learning_rate": 2e-5, "epochs": 30, "patience": 0, "batch_size": 16, "warmup": 500}),
+        "paper": Preset({"dropout_masks": "fresh"}, {
+            "learning_rate": 2e-5, "epochs": 30, "patience": 0, "keep": "last", "batch_size": 16, "max_length": 256,
+            "warmup": 500.0, "weight_decay": 1e-6}),
     }
     options: FATOptions
     steps, bound = 1, 0.0
@@ -61,6 +65,7 @@ class FAT(Ascent):
     def __init__(self, options: object | None = None) -> None:
         super().__init__(options)
         self.step_size, self.start = self.options.step_size, self.options.start
+        self.dropout_masks = self.options.dropout_masks
         self._signs: dict[int, Bits] = {}
 
     def learn(self, objective: Objective, batch: Batch, backward: Backward) -> tuple[Tensor, Tensor]:

@@ -52,13 +52,12 @@ class FloodingX(Defence):
     Idea: what is learned after batches have stopped helping each other is learned by heart, and breaks under small
     changes; |L - b| + b turns the gradient round as soon as the loss L of a batch is below the level b.
     Acts at: loss (|L - b| + b); augment (after each epoch: has the accordance gone? then b is the training loss).
-    Deviations: of the paper's criterion only a description was at hand, and the released code takes b by hand (0.1 and
-    0.2 for SST-2, 0.02 for IMDB; preset 'release' has 0.1), so that this is our reading. A step e along the gradient
-    g_i of a sub-batch changes another's loss by about -e g_i g_j: the accordance is the mean cosine over all pairs of 8
-    disjoint sub-batches of 32 training texts with labels in like shares, all parameters together, dropout on. The first
-    time that it is not positive, b is their mean loss, for good; a loss above 80 % of that of guessing is passed over,
-    since gradients disagree too where nothing is learned yet. Eight passes after each epoch. The best flooded epoch is
-    kept (release: the last); the last, plainly trained, where b is never found: the saved `level` is b, 0 for none.
+    Deviations: our reading: the paper's criterion was at hand as a description alone, and the release takes b by hand
+    (0.1 and 0.2 for SST-2, 0.02 for IMDB; preset 'release' has 0.1). A step e along the gradient g_i of a sub-batch
+    changes another's loss by about -e g_i g_j: the accordance is the mean cosine over all pairs of 8 disjoint
+    sub-batches of 32 training texts, labels in like shares, all parameters together, dropout on. The first time that it
+    is not positive, b is their mean loss, for good, unless above 80 % of that of guessing. Eight passes after each
+    epoch. The best flooded epoch is kept ('release': the last), the last where b is never found: `level` is b or 0.
     Relations: TTSO keeps the loss high by a temperature. Judge both with calibrated scores as well: confidence is not
     what it would be. In freelb+floodingx each step's loss is flooded by itself; below b the steps lead further down.
     """
@@ -71,7 +70,8 @@ class FloodingX(Defence):
     Options = FloodingXOptions
     presets: ClassVar = {
         "recommended": Preset({}, {}),
-        "release": Preset({"level": 0.1}, {"learning_rate": 2e-5, "epochs": 10, "patience": 0, "clip": "none"}),
+        "release": Preset({"level": 0.1}, {"learning_rate": 2e-5, "epochs": 10, "patience": 0, "clip": "none",
+                                           "keep": "last", "max_length": 512}),
     }
     options: FloodingXOptions
     level: Tensor  # b; 0 while there is none, since no cross-entropy lies below

@@ -55,11 +55,11 @@ class InfoBERT(Ascent):
     the words alone ranks them first: two ways back for each way forth).
     Deviations: the bottleneck is the last form that was released, embeddings as means of unit Gaussians; the general
     one of the paper has a network for mean and variance (CLUB). Embeddings are those that enter the first layer. Pairs
-    for InfoNCE are grouped by batch size as released; what doesn't fill the last group is left out, at random.
-    The release fits NLI with RoBERTa-large (preset 'release': 2e-5, 1000 steps of warm-up, without attention dropout,
-    which stays on here); training lasts as long as that of the others. The critic's layer over both parts is a layer
-    for each, added. Its gradients count in the norm that is clipped. All K steps draw the same random pairs, as they
-    draw the same dropout.
+    for InfoNCE are grouped by batch size as released; what doesn't fill the last group is left out, at random. The
+    release fits NLI with RoBERTa-large; preset 'release' has its training (three epochs at 2e-5, of which 1000 steps of
+    warm-up are more than a small set has), but judges each epoch, not 500 steps from the first third on, decays no bias
+    of the critic, and leaves attention dropout on. The critic's layer over both parts is a layer for each, added. Its
+    gradients count in the norm that is clipped. All K steps draw the same random pairs, as they draw the same dropout.
     Relations: FreeLB with both weights 0 (and no bound). IB narrows the text's representation instead of the words'.
     """
 
@@ -71,7 +71,8 @@ class InfoBERT(Ascent):
     Options = InfoBERTOptions
     presets: ClassVar = {
         "recommended": Preset({}, {}),
-        "release": Preset({}, {"learning_rate": 2e-5, "warmup": 1000.0, "weight_decay": 1e-5}),
+        "release": Preset({}, {"learning_rate": 2e-5, "epochs": 3, "warmup": 1000.0, "weight_decay": 1e-5,
+                               "patience": 0}),
     }
     options: InfoBERTOptions
     bound = 0.0

@@ -17,6 +17,7 @@ from dualmask.errors import OptionError
 from dualmask.masking.gradients import embedding_gradient
 from dualmask.masking.replacement import ranks, replace_highest
 from dualmask.models.layer_noise import encoder_layers, noisy
+from dualmask.models.modes import evaluating
 from dualmask.options import check_least, check_shares
 from dualmask.seeds import uniform
 from dualmask.text.encoding import Batch, Encode
@@ -58,11 +59,11 @@ class RSMI(RandomViews):
     Acts at: learn (M tokens of the highest gradient become [MASK], the gradient is added to the embeddings, every third
     layer is noisy), inference_view (the same masks for the label predicted; in the second round M of the five highest
     at random), answer (the noise). The answer is the mean of the first round's logits, or of the second's alone.
-    Deviations: M = 2 of 5, sigma 0.2, 5 and 50 views, alpha 0.98 and the mean loss of the batch behind the gradient
-    that is added are the released code's. The gradient takes a pass forward and back for every batch that a text has
-    views in; at inference it is noisy there and not here, so that the first round's masks depend on the text alone.
-    The five are the text's own tokens (there 3 or 10 with special ones, then dropped), drawn without replacement. With
-    five views the test wants all five to agree.
+    Deviations: M = 2 of 5, sigma 0.2, 5 and 50 views, alpha 0.98 and the gradient of the batch's mean loss, in training
+    with noise and without dropout, are the released code's. A gradient takes a pass forward and back for each batch; at
+    inference it is noisy there and not here, so that the first masks depend on the text alone. The five are the text's
+    own tokens (there some are special, then dropped), drawn without replacement; five views must all agree. Preset
+    'paper' trains as released, but for AdamW's epsilon (1e-8, there 1e-6) and a second dropout in BERT's head there.
     Relations: RanMASK hides words at random and votes; DDM's scorer 'gradient' hides by the same norm, in one pass. No
     certificate: the noise is on hidden states, and a word's change of them has no bound.
     """
@@ -76,8 +77,8 @@ class RSMI(RandomViews):
     Options = RSMIOptions
     presets: ClassVar = {
         "recommended": Preset({}, {}),
-        "paper": Preset({}, {"learning_rate": 1e-5, "warmup": 0.0, "epochs": 10, "batch_size": 16, "max_length": 256,
-                             "patience": 0})}
+        "paper": Preset({}, {"learning_rate": 1e-5, "warmup": 0.0, "weight_decay": 0.0, "epochs": 10, "batch_size": 16,
+                             "max_length": 256, "patience": 0})}
     options: RSMIOptions
 
     def __init__(self, options: object | None = None) -> None:
@@ -101,11 +102,11 @@ class RSMI(RandomViews):
         self._mask_id = encode.mask_id  # who learns from a batch, and masks, is given no encoder
 
     def learn(self, objective: Objective, batch: Batch, backward: Backward) -> tuple[Tensor, Tensor]:
-        table = self.table
-        words: Tensor = table(batch.input_ids).detach().requires_grad_()
-        gradient, = torch.autograd.grad(objective(batch, words)[0], words)
+        words: Tensor = self.table(batch.input_ids).detach().requires_grad_()
+        with evaluating(self.model):
+            gradient, = torch.autograd.grad(objective(batch, words)[0], words)
         shown = self.hidden(batch, gradient.norm(dim=2), self._mask_id)
-        loss, answer = objective(shown, table(shown.input_ids) + self.options.gradient_weight * gradient)
+        loss, answer = objective(shown, self.table(shown.input_ids) + self.options.gradient_weight * gradient)
         backward(loss)
         return loss, answer
 
@@ -137,8 +138,7 @@ class RSMI(RandomViews):
 
     def wanted(self, logits: Tensor, seen: Tensor, *, early: bool) -> Tensor:
         """The first round, then the second where P(at most the leader's votes), of fair coins, is not high enough."""
-        first = self.options.first
-        if (seen < first).any():
+        if (seen < (first := self.options.first)).any():
             return first - seen
         votes = counted(logits[:first]).amax(dim=1).cpu()
         ways = torch.tensor([comb(first, heads) for heads in range(first + 1)], dtype=torch.double)

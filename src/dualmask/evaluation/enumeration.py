@@ -19,9 +19,10 @@ from dualmask.classifier import DefendedClassifier
 from dualmask.defences.ddm import DDM
 from dualmask.errors import OptionError
 from dualmask.evaluation.certified_records import End
+from dualmask.models.modes import evaluating
 from dualmask.text.encoding import Batch
 from dualmask.text.examples import Text
-from dualmask.views import LIMITS, evaluating
+from dualmask.views import LIMITS
 
 T = TypeVar("T")
 ABOUT = "tokens replaced by ones that the training texts do not have, their number unchanged"

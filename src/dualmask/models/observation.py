@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 @contextmanager
 def watched(model: "PreTrainedModel") -> Iterator[Mapping[str, Tensor]]:
-    """Within it the first pass leaves 'words', which the first layer was given, and 'states', which the encoder gave.
+    """Within it the first pass leaves 'words', which the first layer was given, 'states', which the encoder gave, and
+    'pooled', which the head's last layer was given, dropout and all.
 
     Later passes are of other views: every loss asks about the batch as it is first.
     """
@@ -36,8 +37,13 @@ def watched(model: "PreTrainedModel") -> Iterator[Mapping[str, Tensor]]:
         if get_ident() == thread:
             seen.setdefault("states", output.last_hidden_state)
 
+    def pool(layer: nn.Module, given: tuple[Tensor, ...]) -> None:
+        if get_ident() == thread:
+            seen.setdefault("pooled", given[0])
+
+    head = [part for part in model.modules() if isinstance(part, nn.Linear)][-1:]  # families write it down last
     handles = [encoder_layers(model)[0].register_forward_pre_hook(note, with_kwargs=True),
-               model.base_model.register_forward_hook(keep)]
+               model.base_model.register_forward_hook(keep), *(one.register_forward_pre_hook(pool) for one in head)]
     try:
         yield seen
     finally:

@@ -26,6 +26,7 @@ from dualmask.attacks.pieces import tokens_of
 from dualmask.classifier import DefendedClassifier
 from dualmask.errors import OptionError
 from dualmask.models.layer_noise import encoder_layers
+from dualmask.models.modes import evaluating
 from dualmask.models.observation import LayerView, layer_views
 from dualmask.text.encoding import Batch
 from dualmask.text.examples import Text
@@ -33,7 +34,6 @@ from dualmask.text.words import Words
 from dualmask.theory.alignment import align
 from dualmask.theory.contraction import contract
 from dualmask.theory.products import Floats, Products, products
-from dualmask.views import evaluating
 
 
 class Points(NamedTuple):
