@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """SHIELD: experts of several depths, the lot among them, and how depths and experts learn apart."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations
@@ -13,10 +14,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dualmask.classifier import DefendedClassifier
-from dualmask.defences import DEFENCES
+from dualmask.defences import DEFENCES, build_defence
 from dualmask.defences.base import Defence
 from dualmask.defences.shield import SHIELD, SHIELDOptions
 from dualmask.errors import OptionError
+from dualmask.evaluation.standing import differences
 from dualmask.models.encoders import hidden_states, load_encoder
 from dualmask.models.experts import Experts, cosine_and_distance, gumbel, kept_back, likeness, perceptron, weights
 from dualmask.models.heads import head_logits
@@ -133,14 +135,35 @@ def test_an_expert_is_a_mixture_of_three_depths() -> None:
     assert torch.allclose(layers(states), by_hand, atol=1e-6)
 
 
-def test_the_decision_is_the_weighted_sum_of_the_experts() -> None:
+@pytest.mark.parametrize(("averaged", "part"), [(True, 3), (False, 1)])
+def test_the_decision_is_the_mean_of_the_weighed_experts_or_as_before_their_sum(averaged: bool, part: int) -> None:
     torch.manual_seed(0)
-    experts, states, lot = Experts(3, 4, 2), torch.randn(5, 4), torch.randn(5, 3)
+    experts, states, lot = Experts(3, 4, 2, averaged=averaged), torch.randn(5, 4), torch.randn(5, 3)
     answers = experts.answers(states, experts.mixture())
     liked = torch.cat([states, answers[:, 0], answers[:, 1], answers[:, 2]], dim=1) @ experts.switch.weight.T
     share = ((liked + experts.switch.bias + lot) / 0.7).softmax(dim=1)
-    expected = sum(share[:, place, None] * answers[:, place] for place in range(3))
+    expected = sum(share[:, place, None] * answers[:, place] for place in range(3)) / part
     assert torch.allclose(experts.decided(states, answers, lot, 0.7), expected, atol=1e-6)
+    assert torch.allclose(experts.mixture(), experts.depths.softmax(dim=1) / part, atol=1e-6)
+    assert torch.equal(experts.chosen(), F.one_hot(experts.depths.argmax(dim=1), 3).float()), "at inference whole"
+
+
+def test_in_training_experts_and_depths_are_averaged_by_hand() -> None:
+    """Two experts of depths with constant logits: 1/2 of the sum over experts, 1/3 of that over the depths."""
+    experts = Experts(2, 1, 2)
+    for one, head in enumerate(experts.heads):
+        for depth, mlp in enumerate(head):  # type: ignore[arg-type]
+            for weight in mlp.parameters():
+                torch.nn.init.zeros_(weight)
+            mlp[-1].bias.data = torch.tensor([1.0 + one, 10.0 * depth])
+    experts.depths.data = torch.log(torch.tensor([[0.5, 0.25, 0.25], [0.1, 0.1, 0.8]]))
+    for weight in experts.switch.parameters():
+        torch.nn.init.zeros_(weight)
+    states = torch.ones(1, 1)
+    answers = experts.answers(states, experts.mixture())
+    assert torch.allclose(answers, torch.tensor([[[1 / 3, 7.5 / 3], [2 / 3, 17.0 / 3]]]), atol=1e-6)
+    found = experts.decided(states, answers, torch.zeros(1, 2), 1.0)  # weights of a half each
+    assert torch.allclose(found, torch.tensor([[0.25, 24.5 / 12]]), atol=1e-5)
 
 
 def test_depths_learn_faster_by_their_rate_and_by_nothing_else() -> None:
@@ -335,7 +358,7 @@ def test_an_answer_is_the_experts_at_their_depth_under_the_row_s_lot(tiny: Tiny)
         liked = experts.switch(torch.cat([first, *answers], dim=1))
     lot = -torch.log(-torch.log(uniform(batch.seeds, 5)))
     best = (liked + lot).argmax(dim=1)
-    expected = torch.stack([answers[place][row] for row, place in enumerate(best.tolist())])
+    expected = torch.stack([answers[place][row] / 5 for row, place in enumerate(best.tolist())])
     clear = (liked + lot).topk(2, dim=1).values.diff(dim=1)[:, 0].abs() > 0.2  # where 0.01 leaves one expert alone
     assert int(clear.sum()) >= 4 and torch.allclose(found[clear], expected[clear], atol=1e-5)
     assert len(set(best.tolist())) > 1
@@ -363,7 +386,7 @@ def test_many_votes_average_the_lot_away(tiny: Tiny) -> None:
         first = hidden_states(classifier.model, views(classifier, TEXTS[:2]))[:, 0]
         answers = experts.answers(first, experts.chosen())
         liked = experts.switch(torch.cat([first, answers.flatten(1)], dim=1)).softmax(dim=1)
-    expected = (liked[:, :, None] * answers).sum(dim=1)  # at a temperature near zero the lot is a draw by softmax(a)
+    expected = (liked[:, :, None] * answers).mean(dim=1)  # at a temperature near zero the lot is a draw by softmax(a)
     assert torch.allclose(classifier.logits(TEXTS[:2]).mean(dim=0), expected, atol=0.1)
 
 
@@ -373,7 +396,7 @@ def test_other_embeddings_stand_in_for_the_words(tiny: Tiny) -> None:
     words = classifier.model.get_input_embeddings()(batch.input_ids)
     plain, same, other = (classifier.defence.answer(classifier.network, batch, given)
                           for given in (None, words, -words))
-    assert torch.allclose(plain, same, atol=1e-4) and not torch.allclose(plain, other, atol=1e-3)
+    assert torch.allclose(plain, same, atol=2e-5) and not torch.allclose(plain, other, atol=2e-4)
 
 
 @pytest.mark.parametrize("preset", ["recommended", "release"])
@@ -389,6 +412,32 @@ def test_it_trains_is_saved_and_does_not_depend_on_the_batch(
     for size in (1, 2):
         assert torch.allclose(classifier.predict(TEXTS, batch_size=size).probabilities, whole, atol=1e-5)
     assert classifier.facts["steps"] == 12
+
+
+@pytest.mark.parametrize("name", ["shield", "shield+freelb"])
+def test_a_model_of_before_goes_on_to_sum(name: str, tiny: Tiny, tmp_path: Path) -> None:
+    """Its description lacks the option, and its weights were trained under sums."""
+    model, tokenizer = load_encoder(tiny("bert"), ["bad", "good"])
+    former, now = (DefendedClassifier(model, tokenizer, build_defence(name, options={"averaged": averaged}),
+                                      labels=["bad", "good"], max_length=40) for averaged in (False, True))
+    now.defence.load_state_dict(former.defence.state_dict())
+    path = former.save(tmp_path / "model") / "dualmask.json"
+    description = json.loads(path.read_text())
+    assert description["options"].pop("averaged") is False
+    path.write_text(json.dumps(description))
+    again = DefendedClassifier.load(path.parent, device="cpu")
+    assert again.defence.options.averaged is False  # type: ignore[attr-defined]
+    summed, mean = former.logits(TEXTS), now.logits(TEXTS)
+    assert torch.equal(again.logits(TEXTS), summed) and torch.allclose(summed, 5 * mean, atol=1e-5)
+
+
+def test_records_of_before_are_of_a_defence_that_sums() -> None:
+    current, former = ({"name": "shield", **build_defence("shield", options={"averaged": averaged}).options_as_dict()}
+                       for averaged in (True, False))
+    record = {"defence": {name: value for name, value in former.items() if name != "averaged"}}
+    assert differences(record, {"defence": former}) == "" and "averaged" in differences(record, {"defence": current})
+    unknown = {"defence": {"name": "unheard-of", "rate": 1}}
+    assert differences(unknown, unknown) == ""
 
 
 def test_it_can_be_trained_on_moved_words_frozen_or_not(tiny: Tiny, data: Dataset) -> None:

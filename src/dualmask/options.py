@@ -84,6 +84,21 @@ def least(number: int, default: int) -> int:
     return field(default=default, metadata={"least": number})
 
 
+def came_later(default: T, *, before: T) -> T:
+    """A field of an options class that models and records of before lack; see `saved_options`."""
+    return field(default=default, metadata={"before": before})
+
+
+def saved_options(kind: type[T], given: Mapping[str, object]) -> T:
+    """Options as a model or a record has them; one that it lacks is as it was before there was that option."""
+    return make_options(kind, {**former_options(kind), **given})
+
+
+def former_options(kind: type[object]) -> dict[str, object]:
+    """What was done before there were the options that came later."""
+    return {f.name: f.metadata["before"] for f in fields(kind) if "before" in f.metadata}  # type: ignore[arg-type]
+
+
 def check_fields(options: object) -> None:
     """Every field made with `least`."""
     bounds = {f.name: f.metadata["least"] for f in fields(options) if "least" in f.metadata}  # type: ignore[arg-type]
@@ -111,8 +126,9 @@ class TrainingOptions:
     schedule: Literal["linear", "cosine", "constant"] = "linear"
     warmup: float = 0.1  # share of all steps; 1 or more: that many steps
     weight_decay: float = 0.01
-    decay: Literal["weights", "all"] = "weights"  # what decays; weights: neither biases nor what normalises
-    clip: Literal["norm", "value", "none"] = "norm"
+    # what decays; weights: neither biases nor what normalises
+    decay: Literal["weights", "all"] = came_later("weights", before="all")
+    clip: Literal["norm", "value", "unit", "none"] = "norm"  # unit: the whole gradient gets the length clip_at
     clip_at: float = 1.0
     patience: int = 2  # epochs without a better validation accuracy before training stops; 0: never stop early
     keep: Literal["best", "last", "robust"] = "best"  # which epoch: best on validation, also attacked, or last, no stop
@@ -130,10 +146,6 @@ class TrainingOptions:
         check_shares(validation_share=self.validation_share)
 
 
-# What trainings did before there was an option for it, where that is not what the option does by default
-BEFORE_OPTIONS: Mapping[str, object] = {"decay": "all"}
-
-
 def whole_training(told: Mapping[str, object]) -> dict[str, object]:
     """The options of a training as an earlier version wrote them down, with those that came up later."""
-    return {**asdict(TrainingOptions()), **BEFORE_OPTIONS, **told}
+    return {**asdict(TrainingOptions()), **former_options(TrainingOptions), **told}

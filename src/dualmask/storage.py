@@ -14,7 +14,7 @@ from dualmask.classifier import DefendedClassifier
 from dualmask.defences import DEFENCES
 from dualmask.errors import DualmaskError, ModelFileError, OptionError, ResourceError
 from dualmask.models.encoders import LOADING_ERRORS, load_tokenizer, quiet_transformers, read_network
-from dualmask.options import make_options
+from dualmask.options import saved_options
 from dualmask.resources import RESOURCES
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def load(source: str | Path) -> DefendedClassifier:
         raise ModelFileError(f"{folder} was saved with the defence '{description.defence}', which this version ("
                              f"{__version__}) doesn't know; dualmask {description.dualmask} wrote it.") from None
     try:
-        defence = kind(make_options(kind.Options, description.options))
+        defence = kind(saved_options(kind.Options, description.options))
         classifier = DefendedClassifier(
             read_model(folder), load_tokenizer(folder), defence, labels=description.labels,
             max_length=description.max_length, facts=description.training)

@@ -254,7 +254,7 @@ def own_options(kinds: Sequence[type[Defence]], kind: type[Defence], given: Mapp
 def option_fields(kinds: Sequence[type[Defence]]) -> list[tuple[str, Any, "Field[Any]"]]:
     """Every option of every one of them, with its type and default, and where it is written down."""
     return [(own_name(kinds, kind, one.name), get_type_hints(kind.Options)[one.name],
-             field(default=one.default, metadata={"of": (kind.Options, one.name)}))
+             field(default=one.default, metadata={**one.metadata, "of": (kind.Options, one.name)}))
             for kind in kinds for one in fields(kind.Options)]
 
 

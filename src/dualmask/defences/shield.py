@@ -16,7 +16,7 @@ from dualmask.defences.voting import Voting, VotingOptions
 from dualmask.errors import OptionError
 from dualmask.models.experts import TINY, Experts, kept_back, likeness, seeded_gumbel
 from dualmask.models.heads import head_logits
-from dualmask.options import check_least, check_shares
+from dualmask.options import came_later, check_least, check_shares
 from dualmask.text.encoding import Batch, Encode
 from dualmask.text.examples import Example, Text
 
@@ -37,6 +37,7 @@ class SHIELDOptions(VotingOptions):
     temperature: float = 0.01  # tau at inference
     training_temperature: float = 1.0
     weights: Literal["gumbel", "release"] = "gumbel"  # release: times the temperature, and the switch once more
+    averaged: bool = came_later(True, before=False)  # over experts and, in training, their depths; false: summed
     dropout: float = 0.5
     warm: int = 3  # epochs in which the encoder learns; then it is frozen
     search: float = 0.1  # share of the examples that teach the depths, not the experts
@@ -59,8 +60,10 @@ class SHIELD(Voting):
     makes no encoder robust: suspect masked gradients and scores, and judge it with gumbel=false and many votes too.
     Deviations: for 3 epochs the encoder learns through its own head, and the experts beside it; then it is frozen, its
     dropout on ('patch', for a trained classifier, freezes at once, as published). A tenth of the training examples
-    teach the depths, not validation data, at 0.1 against 5e-5. The release multiplies by tau where we divide, so that
-    experts count alike, and weighs by the switch twice (both in 'release'); the switch is untrained, distances squared.
+    teach the depths, not validation data, at 0.1 against 5e-5. As released, the answer is the mean of the experts times
+    their weights, thus a fifth of one of them, and in training that of the depths; models saved before summed both, and
+    go on so. The release multiplies by tau where we divide, so that experts count alike, and weighs by the switch twice
+    (both in 'release'); there the switch is untrained, distances are squared, and diversity is that of weighed experts.
     Relations: IB draws a code where this draws a head. Text-RS and RSMI put noise before or into the encoder.
     """
 
@@ -93,7 +96,7 @@ class SHIELD(Voting):
         o, config = self.options, model.config
         self.experts = Experts(
             o.experts, config.hidden_size, int(config.num_labels or 0), rate=o.depth_rate, dropout=o.dropout,
-            temperature=o.training_temperature, scaled=o.weights == "release").to(model.device)
+            temperature=o.training_temperature, scaled=o.weights == "release", averaged=o.averaged).to(model.device)
 
     def is_ready(self, epoch: int) -> bool:
         return epoch >= self.options.warm

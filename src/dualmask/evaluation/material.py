@@ -117,6 +117,7 @@ def trained(job: Job, data: Data, mark: str, models: Path) -> DefendedClassifier
     classifier = DefendedClassifier.load(folder)
     told = classifier.facts.get("training")
     check_facts(folder, {"network": "", **classifier.facts, "encoder": kept_mark(folder) or mark,
+                         "options": classifier.defence.options_as_dict(),  # also those that its facts are too old for
                          "training": whole_training(told) if isinstance(told, Mapping) else told}, {
         "rows": data.rows, "encoder": mark, "defence": entry.defence, "preset": entry.preset, "network": entry.network,
         "options": build_defence(entry.defence, preset=entry.preset, options=entry.options).options_as_dict(),

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from dualmask.attacks import build_attack
-from dualmask.defences import build_defence
-from dualmask.errors import DualmaskError
+from dualmask.defences import DEFENCES, build_defence
+from dualmask.errors import DualmaskError, OptionError
 from dualmask.evaluation.material import Material, unfinished
 from dualmask.evaluation.plan import Job, Plan, Task
 from dualmask.evaluation.protocol import source_mark
 from dualmask.evaluation.records import RECORDS, Cell, CellRecords, cell_of
-from dualmask.options import whole_training
+from dualmask.options import saved_options, whole_training
 from dualmask.results import FAULTS, AttackResult, difference, read_header, read_results
 from dualmask.storage import DESCRIPTION
 
@@ -126,10 +126,23 @@ def stated(header: Mapping[str, object]) -> dict[str, object]:
     given = told.get("training")
     facts = given if isinstance(given, Mapping) else {}
     options = facts.get("training")
-    beside = {"encoder": told.get("encoder"), "rows": facts.get("rows"),
+    beside = {"encoder": told.get("encoder"), "defence": whole_defence(header), "rows": facts.get("rows"),
               "training": whole_training(options) if isinstance(options, Mapping) else None,
               "network": facts.get("network", "") if facts else None}
     return {**header, **{name: value for name, value in beside.items() if value is not None}}
+
+
+def whole_defence(header: Mapping[str, object]) -> object:
+    """The defence with all of its options; one that came up later is as it was until then."""
+    given = header.get("defence")
+    if not isinstance(given, Mapping):
+        return given
+    options = {name: value for name, value in given.items() if name != "name"}
+    try:
+        found: Any = saved_options(DEFENCES.find(str(given.get("name"))).Options, options)
+    except OptionError:  # of another version; what it says is compared
+        return given
+    return json.loads(json.dumps({"name": given["name"], **asdict(found)}))
 
 
 def differences(header: Mapping[str, object], settings: Mapping[str, object]) -> str:

@@ -18,26 +18,28 @@ class Experts(nn.Module):
     """N heads, each beta_0 f_0 + beta_1 f_1 + beta_2 f_2 over MLPs of growing depth (DARTS: Liu et al., ICLR 2019).
 
     rate: how many times as fast as other weights the depths learn. temperature: in training. scaled: see `weights`.
+    averaged: means over the heads and over mixed depths, as published, and not sums.
     """
 
     def __init__(
         self, count: int, size: int, classes: int, *, rate: float = 1.0, dropout: float = 0.0, temperature: float = 1.0,
-        scaled: bool = False,
+        scaled: bool = False, averaged: bool = True,
     ) -> None:
         super().__init__()
         self.heads = nn.ModuleList(nn.ModuleList(perceptron(size, classes, hidden) for hidden in HIDDEN)
                                    for _ in range(count))
         self.switch = nn.Linear(size + count * classes, count)
         self.dropout = nn.Dropout(dropout)
-        self.rate, self.temperature, self.scaled = rate, temperature, scaled
+        self.rate, self.temperature, self.scaled, self.averaged = rate, temperature, scaled, averaged
         self.depths = nn.Parameter(torch.randn(count, len(HIDDEN)) / rate)
 
     def mixture(self) -> Tensor:
         """beta, (heads, depths). A step on the parameter counts `rate` times, whatever its gradient's size."""
-        return F.softmax(self.depths + ((self.rate - 1) * self.depths).detach(), dim=1)
+        shares = F.softmax(self.depths + ((self.rate - 1) * self.depths).detach(), dim=1)
+        return shares / len(HIDDEN) if self.averaged else shares
 
     def chosen(self) -> Tensor:
-        """Each head's likeliest depth alone, (heads, depths)."""
+        """Each head's likeliest depth alone and whole, (heads, depths)."""
         return F.one_hot(self.depths.argmax(dim=1), len(HIDDEN)).to(self.depths.dtype)
 
     def answers(self, states: Tensor, mixture: Tensor) -> Tensor:
@@ -46,9 +48,10 @@ class Experts(nn.Module):
         return (torch.stack(every, dim=1) * mixture[:, :, None]).sum(dim=2)
 
     def decided(self, states: Tensor, answers: Tensor, lot: Tensor, temperature: float) -> Tensor:
-        """The sum of w_i times the i-th head's logits, (rows, classes); the switch sees the text and all answers."""
+        """The mean of w_i times the i-th head's logits, (rows, classes); the switch sees the text and all answers."""
         liked = self.switch(torch.cat([states, answers.flatten(1)], dim=1))
-        return (weights(liked, lot, temperature, scaled=self.scaled)[:, :, None] * answers).sum(dim=1)
+        weighed = weights(liked, lot, temperature, scaled=self.scaled)[:, :, None] * answers
+        return weighed.mean(dim=1) if self.averaged else weighed.sum(dim=1)
 
     def forward(self, states: Tensor, mixture: Tensor) -> tuple[Tensor, Tensor]:
         """In training, with a lot from PyTorch's own generator: the decision and the answers that it came from."""
