@@ -2,7 +2,7 @@
 """Training-time temperature scaling, with and without the entropy."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -10,11 +10,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from dualmask import training
 from dualmask.classifier import DefendedClassifier
 from dualmask.defences import DEFENCES, build_defence, preset_training
 from dualmask.defences.ttso import TTSO, TTSOOptions
 from dualmask.errors import OptionError
 from dualmask.models.encoders import load_encoder
+from dualmask.optimisation import limit_gradients
+from dualmask.options import TrainingOptions
 from dualmask.text.encoding import Batch
 from dualmask.text.examples import Dataset
 from dualmask.training import train
@@ -85,7 +88,63 @@ def test_presets_have_the_published_numbers() -> None:
     assert TTSO().options == TTSOOptions(temperature=10.0, entropy_weight=0.0)
     for name in ("plus", "release-plus"):
         assert build_defence("ttso", preset=name).options == TTSOOptions(temperature=20.0, entropy_weight=0.5)
+    assert build_defence("ttso", preset="paper").options == TTSOOptions(temperature=200.0, entropy_weight=0.0)
+    paper = preset_training("ttso", "paper")
+    assert (paper.clip, paper.clip_at, paper.learning_rate, paper.batch_size) == ("unit", 1.0, 1e-5, 8)
+    assert (paper.epochs, paper.warmup, paper.weight_decay, paper.optimiser) == (5, 0.0, 0.01, "adamw")
+    assert preset_training("freelb+ttso", "paper").clip == "unit"
     assert preset_training("ttso", "release").epochs == preset_training("ttso", "release-plus").epochs == 4
+
+
+def test_a_normalised_gradient_keeps_its_direction_whatever_the_temperature() -> None:
+    """Of logits W x + b the gradient is (p - y) (x, 1) with p = softmax(logits / T), over T; by hand, as one vector."""
+    weight = torch.tensor([[1.0, -2.0], [0.5, 3.0], [0.0, 0.0]], requires_grad=True)
+    bias, idle = torch.zeros(3, requires_grad=True), torch.ones(2, requires_grad=True)
+    text = torch.tensor([2.0, -1.0])
+    logits = weight @ text + bias
+    loss, _ = asked(TTSOOptions(temperature=200.0), logits.expand(2, 3))
+    loss.backward()
+    shares = [math.exp(one / 200) for one in (4.0, -2.0, 0.0)]
+    error = [share / sum(shares) - (0.5 if label in LABELS else 0.0) for label, share in enumerate(shares)]
+    slopes = [one * part for one in error for part in (2.0, -1.0, 1.0)]
+    length = math.sqrt(sum(slope**2 for slope in slopes))
+    assert weight.grad is not None and bias.grad is not None
+    whole = torch.cat([weight.grad, bias.grad[:, None]], dim=1)
+    assert whole.flatten().tolist() == pytest.approx([slope / 200 for slope in slopes], rel=1e-4)
+    assert float(whole.norm()) < 0.01
+    limit_gradients([weight, bias, idle], TrainingOptions(clip="unit"))
+    whole = torch.cat([weight.grad, bias.grad[:, None]], dim=1)
+    assert whole.flatten().tolist() == pytest.approx([slope / length for slope in slopes], rel=1e-4)
+    assert idle.grad is None
+    limit_gradients([weight, bias], TrainingOptions(clip="unit", clip_at=0.5))
+    assert float(torch.cat([weight.grad, bias.grad[:, None]], dim=1).norm()) == pytest.approx(0.5, rel=1e-5)
+    weight.grad.zero_()
+    limit_gradients([weight], TrainingOptions(clip="unit"))
+    assert not weight.grad.any(), "a gradient of zero has no direction"
+
+
+def test_as_published_each_step_has_a_gradient_of_length_one(
+    tiny: Tiny, data: Dataset, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+) -> None:
+    """Under T = 200 gradients are short: cut at 1, as by default, they stay so."""
+    lengths: list[float] = []
+    real = training.limit_gradients
+
+    def spy(parameters: Iterable[torch.nn.Parameter], settings: TrainingOptions) -> None:
+        chosen = list(parameters)
+        real(chosen, settings)
+        lengths.append(math.sqrt(sum(float(one.grad.norm()) ** 2 for one in chosen if one.grad is not None)))
+
+    monkeypatch.setattr(training, "limit_gradients", spy)
+    found = train(data, encoder=tiny("bert"), defence="ttso", preset="paper", progress=False, out=tmp_path / "model",
+                  training={"epochs": 1, "max_length": 40, "batch_size": 16})
+    assert len(lengths) == 6 and lengths == pytest.approx([1.0] * 6, rel=1e-4)
+    assert found.facts["training"]["clip"] == "unit"  # type: ignore[index]
+    assert torch.equal(found.predict(TEXTS).probabilities, found.predict(TEXTS, defended=False).probabilities)
+    lengths.clear()
+    train(data, encoder=tiny("bert"), defence="ttso", preset="paper", progress=False,
+          training={"epochs": 1, "max_length": 40, "batch_size": 16, "clip": "norm"})
+    assert max(lengths) < 0.5
 
 
 @pytest.mark.parametrize("options", [{"temperature": 0}, {"temperature": -1}, {"entropy_weight": -0.1},

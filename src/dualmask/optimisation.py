@@ -3,6 +3,7 @@
 
 import math
 import sys
+from collections.abc import Iterable
 
 import torch
 from torch import nn
@@ -26,6 +27,19 @@ def undecayed(network: nn.Module) -> set[str]:
     normalising = {name for name, module in network.named_modules() if "norm" in type(module).__name__.lower()}
     return {name for name, _ in network.named_parameters()
             if "bias" in name or name.rpartition(".")[0] in normalising}
+
+
+def limit_gradients(parameters: Iterable[torch.nn.Parameter], settings: TrainingOptions) -> None:
+    """Bound the gradients, or give all of them together one length: a gradient of zero stays."""
+    chosen = list(parameters)
+    if settings.clip == "norm":
+        torch.nn.utils.clip_grad_norm_(chosen, settings.clip_at)
+    elif settings.clip == "value":
+        torch.nn.utils.clip_grad_value_(chosen, settings.clip_at)
+    elif settings.clip == "unit":
+        gradients = [weight.grad for weight in chosen if weight.grad is not None]
+        length = torch.nn.utils.get_total_norm(gradients)
+        torch._foreach_mul_(gradients, settings.clip_at / length.clamp(min=torch.finfo(length.dtype).tiny))
 
 
 def learning_rate(step: float, total: int, settings: TrainingOptions) -> float:

@@ -23,7 +23,7 @@ from dualmask.defences import build_defence, preset_training
 from dualmask.defences.base import Network
 from dualmask.errors import DataError, OptionError
 from dualmask.models.encoders import load_encoder
-from dualmask.optimisation import forget_peak, learning_rate, make_optimiser, peak_memory
+from dualmask.optimisation import forget_peak, learning_rate, limit_gradients, make_optimiser, peak_memory
 from dualmask.options import TrainingOptions
 from dualmask.seeds import generator, seed_layers
 from dualmask.selection import Judge, Verdict
@@ -159,18 +159,13 @@ class Run:
 
     def update(self, batch: Batch, rate: float) -> tuple[Tensor, Tensor]:
         """One step of the optimiser; the loss stays on its device, so nothing waits for it."""
-        settings = self.settings
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         defence, network = self.classifier.defence, self.classifier.network
         with torch.autocast(self.accelerator.device.type, torch.bfloat16, enabled=self.half_precision):
             objective = partial(defence.loss, self.wrapped)
             loss, answer = defence.learn(objective, defence.harden(objective, batch), self.backward)
-        parameters = network.parameters()
-        if settings.clip == "norm":
-            torch.nn.utils.clip_grad_norm_(parameters, settings.clip_at)
-        elif settings.clip == "value":
-            torch.nn.utils.clip_grad_value_(parameters, settings.clip_at)
+        limit_gradients(network.parameters(), self.settings)
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
         self.count_passes()
