@@ -2,6 +2,7 @@
 """MVP: templates around texts, label words in their gap, and the masked language model's own head."""
 
 import math
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import ABSOLUTE, RELATIVE
+from rich.console import Console
 from torch import Tensor
 
 from dualmask.classifier import DefendedClassifier
@@ -18,6 +20,7 @@ from dualmask.defences import DEFENCES
 from dualmask.defences.fat import FAT
 from dualmask.defences.mvp import MVP, MVPOptions
 from dualmask.errors import DualmaskError, OptionError
+from dualmask.evaluation.protocol import looked_at
 from dualmask.models.encoders import hidden_states, load_encoder
 from dualmask.models.first_token import every_token
 from dualmask.models.word_head import word_head
@@ -26,6 +29,7 @@ from dualmask.text.encoding import Batch, Encode
 from dualmask.text.examples import Dataset
 from dualmask.text.prompts import label_words, read_template
 from dualmask.training import train
+from dualmask.training_display import show_training
 
 Tiny = Callable[[str], Path]
 
@@ -349,6 +353,22 @@ def test_it_trains_is_saved_and_does_not_depend_on_the_batch(
     for size in (1, 2):
         assert torch.allclose(classifier.predict(TEXTS, batch_size=size).probabilities, whole.probabilities, atol=1e-5)
     assert classifier.facts["steps"] == 6
+
+
+def test_with_the_defence_off_nothing_is_defined(tiny: Tiny, data: Dataset, tmp_path: Path) -> None:
+    """The encoder's own head learns nothing: its answers are chance, and no figure is made of them."""
+    classifier = train(data, encoder=tiny("bert"), defence="mvp", training=SHORT, progress=False)
+    assert isinstance(classifier.facts["test_accuracy"], float) and classifier.facts["test_accuracy_undefended"] is None
+    console = Console(width=120)
+    with console.capture() as capture:
+        show_training(console, classifier, data, tmp_path / "model")
+    assert re.search(r"defence off +not defined", capture.get())
+    assert {one.undefended for one in looked_at(classifier, dict(enumerate(data.test or []))).values()} == {None}
+    for asked in (classifier.undefended, lambda: classifier.accuracy(data.train, defended=False)):
+        with pytest.raises(OptionError, match="'mvp' answers by a head of its own"):
+            asked()
+    with pytest.raises(OptionError, match="validate=defended"):
+        train(data, encoder=tiny("bert"), defence="mvp", training={**SHORT, "validate": "plain"})
 
 
 @pytest.mark.parametrize("other", ["freelb", "fat"])

@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 from dualmask.attack_display import tally_table
 from dualmask.bench_display import figure_tables
 from dualmask.cli import app
+from dualmask.defences import DEFENCES
 from dualmask.errors import DataError
 from dualmask.evaluation.metrics import Robustness, worst_case
 from dualmask.evaluation.records import Cell, CellRecords, Loaded, Mode, Scores, read_cells
@@ -29,7 +30,7 @@ from dualmask.evaluation.statistics import bootstrap, mcnemar, sign_flips, wilso
 from dualmask.quickstart import lines
 from dualmask.reporting.comparison import compare
 from dualmask.reporting.doubts import UNRANKED
-from dualmask.reporting.entries import WORST, Entry, entries
+from dualmask.reporting.entries import HEADLESS, WORST, Entry, entries
 from dualmask.reporting.page import html
 from dualmask.reporting.report import CLEAN, Report, Table, build_report
 from dualmask.reporting.report_latex import escaped, latex
@@ -89,6 +90,21 @@ def write(folder: Path, *cells: CellRecords) -> Path:
 
 
 # Figures
+
+
+def test_accuracy_with_the_defence_off_is_not_defined_where_no_head_was_trained() -> None:
+    """Records of before hold labels of an untrained head."""
+    assert set(HEADLESS) == {name for name, kind in DEFENCES.items() if not kind.trains_head}
+    header = {"defence": {"name": "mvp+freelb"}}
+    old = cell("++-s", defence="mvp-ag-news", header=header, undefended=0)
+    found = report(old, cell("++-s", undefended=0))
+    rows = {line.defence: line for line in table(found).lines}
+    assert rows["mvp-ag-news"].undefended is None and rows["plain"].undefended is not None
+    written = markdown(found)
+    row = next(line for line in written.splitlines() if line.startswith("| mvp-ag-news"))
+    assert [part.strip() for part in row.split("|")[3:4]] == ["not defined"]
+    assert html(found).count('<span class="none">not defined</span>') == 1
+    assert not [one for one in found.doubts if one.name == "clean accuracy unchanged"]
 
 
 def test_every_figure_of_one_seed_by_hand() -> None:

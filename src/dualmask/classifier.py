@@ -86,6 +86,7 @@ class DefendedClassifier:
 
     def undefended(self) -> "DefendedClassifier":
         """The same network, not a copy, without its defence."""
+        self._check_head()
         return DefendedClassifier(self.model, self.encode.tokenizer, Defence(), labels=self.labels,
                                   max_length=self.encode.max_length, facts=self.facts)
 
@@ -158,9 +159,17 @@ class DefendedClassifier:
         """Share of right answers; with the defence on unless said otherwise; `most`: of its views."""
         if not examples:
             raise DataError("accuracy was asked for on no examples at all.")
+        if not defended:
+            self._check_head()
         found = self.predict([example.text for example in examples], defended=defended, most=most)
         labels = torch.tensor([example.label for example in examples])
         return float((found.probabilities.argmax(dim=1) == labels).float().mean())
+
+    def _check_head(self) -> None:
+        """Refuse to judge the network by a head that learned nothing."""
+        if not self.defence.trains_head:
+            raise OptionError(f"the defence '{self.defence.name}' answers by a head of its own and leaves that of the "
+                              "network untrained, so that nothing is defined with the defence off; ask with it on.")
 
     def fit_defence(self, examples: Sequence[Example]) -> None:
         """Let the defence learn from training examples what it must know at inference."""
@@ -219,11 +228,15 @@ class DefendedClassifier:
 
 
 def tested(classifier: DefendedClassifier, examples: Sequence[Example]) -> dict[str, object]:
-    """Accuracy with the defence on, the seconds that it took, and accuracy with the defence off."""
+    """Accuracy with the defence on, the seconds that it took, and accuracy with the defence off, where it is defined.
+
+    It is not where the network's own head was never trained.
+    """
     began = time.perf_counter()
     defended = classifier.accuracy(examples)
-    return {"test_accuracy": round(defended, 4), "test_seconds": round(time.perf_counter() - began, 3),
-            "test_accuracy_undefended": round(classifier.accuracy(examples, defended=False), 4)}
+    seconds = round(time.perf_counter() - began, 3)
+    bare = round(classifier.accuracy(examples, defended=False), 4) if classifier.defence.trains_head else None
+    return {"test_accuracy": round(defended, 4), "test_seconds": seconds, "test_accuracy_undefended": bare}
 
 
 def as_text(given: Input) -> Text:

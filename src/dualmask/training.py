@@ -47,6 +47,9 @@ def train(
     """Train a classifier with a defence; with `out` also save it, its log and, until it is done, checkpoints."""
     settings = preset_training(defence, preset, training)
     guard = build_defence(defence, preset=preset, options=options)
+    if settings.validate == "plain" and not guard.trains_head:
+        raise OptionError(f"the defence '{guard.name}' leaves the network's own head untrained: no epoch can be "
+                          "judged by it; use validate=defended.")
     folder = Path(out) if out else None
     if folder:
         check_folder(folder, resume=resume, overwrite=overwrite)

@@ -73,7 +73,8 @@ def show_training(console: Console, classifier: "DefendedClassifier", data: "Dat
             "test accuracy, defence off": "test_accuracy_undefended"}
     for name, key in rows.items():
         if key in facts:
-            table.add_row(name, f"{facts[key]:.1%}")
+            table.add_row(name, "not defined: the network's own head was not trained" if facts[key] is None
+                          else f"{facts[key]:.1%}")
     console.print(table)
     console.print("Clean accuracy says nothing about robustness.", style="dim")
     explain = ["--explain"] if explains(classifier, data) else []

@@ -49,7 +49,8 @@ class MVP(Defence):
     Paper: Raman, Maini, Kolter, Lipton, Pruthi, Model-tuning Via Prompts, EMNLP 2023.
     Idea: a new head on [CLS] pulls the encoder away from what it has learned; the head it was trained with does not.
     Acts at: training_view and inference_view (templates), answer (a class's score is its best word's logit at [MASK];
-    the mean over the templates), adapt (the head; the encoder's own classification head is frozen, since unused).
+    the mean over the templates), adapt (the head; the encoder's own classification head is frozen, since unused: with
+    the defence off no accuracy is defined).
     Deviations: the head is the masked language model's where the encoder's folder has one; else a new one, random but
     for the word embeddings, so that half of the idea is lost. Label words are the words of the labels' names unless
     given, and one that isn't a single token is refused, not dropped. Texts keep their case. The general templates and

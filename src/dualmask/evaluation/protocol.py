@@ -120,7 +120,10 @@ def victim_of(cell: Cell, classifier: DefendedClassifier, protocol: Protocol, te
 
 @dataclass(frozen=True)
 class Look:
-    """A clean text as the network sees it: its label with the defence off, and what the defence makes of its words."""
+    """A clean text as the network sees it: its label with the defence off, and what the defence makes of its words.
+
+    There is no such label where the network's own head was never trained.
+    """
 
     undefended: int | None
     hidden: Spans | None
@@ -130,7 +133,9 @@ def looked_at(classifier: DefendedClassifier, examples: Mapping[int, Example]) -
     texts = [example.text for example in examples.values()]
     if not texts:
         return {}
-    labels = classifier.predict(texts, defended=False).probabilities.argmax(dim=1).tolist()
+    labels: list[int | None] = [None] * len(texts)
+    if classifier.defence.trains_head:
+        labels = classifier.predict(texts, defended=False).probabilities.argmax(dim=1).tolist()
     return {number: Look(label, spans) for number, label, spans
             in zip(examples, labels, hidden_spans(classifier, texts), strict=True)}
 

@@ -11,6 +11,7 @@ from dualmask.evaluation.statistics import Interval, spread, wilson
 from dualmask.results import FAULTS, AttackResult, mean, tally
 
 PLAIN = "plain"  # the defence that is none, which all others are compared with
+HEADLESS = ("mvp",)  # defences that leave the network's own head untrained; a test compares them with the catalogue's
 WORST = "worst case"  # the column of it
 Scope = Literal[
     "adaptive",  # attacks in adaptive mode that see the classifier's own scores: what every defence can be given
@@ -136,7 +137,7 @@ def entry(key: Key, cells: Sequence[CellRecords]) -> Entry:
     attacked = [one.seconds for one in results if one.outcome != "skipped" and one.outcome not in FAULTS]
     header = runs[0].records.header
     return Entry(
-        key=key, method=str(defence_options(header).get("name") or key.defence),
+        key=key, method=method_of(runs[0].records),
         preset=str(training_facts(header).get("preset") or ""), runs=runs,
         clean=share([(one.right, one.texts) for one in counts]), undefended=share([one.undefended for one in runs]),
         robust=share([(one.right - one.flipped, one.texts) for one in counts]), redrawn=with_new_draws(counts),
@@ -154,10 +155,20 @@ def with_new_draws(counts: Sequence[Robustness]) -> Share | None:
 
 
 def run(records: CellRecords) -> Run:
-    asked = [one for one in records.results if one.undefended is not None]
+    asked = [one for one in records.results if one.undefended is not None and not headless(method_of(records))]
     right = sum(one.undefended == one.label for one in asked)
     return Run(records.cell.seed, robustness(records.results), (right, len(asked)),
                max(0, records.wanted - len(records.results)), records)
+
+
+def method_of(records: CellRecords) -> str:
+    """The defence that a row, whatever it is called, is made of."""
+    return str(defence_options(records.header).get("name") or records.cell.defence)
+
+
+def headless(method: str) -> bool:
+    """Whether no accuracy is defined with the defence off, whatever records of before say of an untrained head."""
+    return not set(HEADLESS).isdisjoint(method.split("+"))
 
 
 def defence_options(header: Mapping[str, object]) -> Mapping[str, object]:

@@ -5,12 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from dualmask.reporting.axes import shown
 from dualmask.reporting.comparison import PairedTest, listed
-from dualmask.reporting.entries import WORST, Share, Worst
+from dualmask.reporting.entries import WORST, Share, Worst, headless
 from dualmask.reporting.findings import counted
 from dualmask.reporting.report import Gap, Line, Report, Table
 from dualmask.reporting.report_tables import (
     COST,
     DETECTION,
+    UNDEFINED,
     attack_names,
     defence_cost_rows,
     detection_rows,
@@ -72,7 +73,9 @@ def table_row(table: Table, line: Line, *, off: bool) -> str:
         if column == WORST and line.worst is not None:
             content += worst_basis(line, line.worst)
         cells.append(f"<td>{content}</td>")
-    cells += [f"<td>{figure(line.undefended)}</td>"] if off else []
+    if off:
+        undefined = f'<span class="none">{UNDEFINED}</span>'
+        cells.append(f"<td>{undefined if headless(line.method) else figure(line.undefended)}</td>")
     return f"<tr>{''.join(cells)}</tr>"
 
 

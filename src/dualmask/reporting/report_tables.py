@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dualmask.evaluation.records import SCORE_WORDS, Mode
 from dualmask.evaluation.statistics import Spread
 from dualmask.reporting.comparison import PairedTest, listed
-from dualmask.reporting.entries import WORST, Entry, Key, Share
+from dualmask.reporting.entries import WORST, Entry, Key, Share, headless
 from dualmask.reporting.report import Gap, Line, Report, Table
 from dualmask.text.differences import SHOWN
 
-NOTHING = "-"
+NOTHING, UNDEFINED = "-", "not defined"
 MODE_WORDS: Mapping[Mode, str] = {
     "adaptive": "the attack asks the defended classifier itself",
     "transfer": "texts made against the plain classifier, then shown to the defended one, which flatters many defences",
@@ -151,8 +151,13 @@ def main_rows(table: Table) -> list[list[str]]:
     rows = [["defence", "CLA", "CLA, defence off", *table.columns]]
     if table.zero_by_construction:
         rows.append(["plain (by construction)", NOTHING, NOTHING, *("0.0" for _ in table.columns)])
-    return rows + [[line.defence, figure(line.clean), figure(line.undefended, interval=False),
+    return rows + [[line.defence, figure(line.clean), undefended(line),
                     *(main_cell(table, line, column) for column in table.columns)] for line in table.lines]
+
+
+def undefended(line: Line) -> str:
+    """Accuracy with the defence off, or why there is none."""
+    return UNDEFINED if headless(line.method) else figure(line.undefended, interval=False)
 
 
 def main_cell(table: Table, line: Line, column: str) -> str:
