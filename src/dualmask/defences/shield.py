@@ -58,13 +58,10 @@ class SHIELD(Voting):
     Idea: an attack that asks step by step is led astray by a model that is another one at each step.
     Acts at: answer (experts, switch and lot in the head's place), loss, augment (the freeze), inference_view. The lot
     makes no encoder robust: suspect masked gradients and scores, and judge it with gumbel=false and many votes too.
-    Deviations: for 3 epochs the encoder learns through its own head, and the experts beside it; then it is frozen, its
-    dropout on ('patch', for a trained classifier, freezes at once, as published). A tenth of the training examples
-    teach the depths, not validation data, at 0.1 against 5e-5. As released, the answer is the mean of the experts times
-    their weights, thus a fifth of one of them, and in training that of the depths; models saved before summed both, and
-    go on so. The release multiplies by tau where we divide, so that experts count alike, and weighs by the switch twice
-    (both in 'release'); there the switch is untrained, distances are squared, and diversity is that of weighed experts.
-    Relations: IB draws a code where this draws a head. Text-RS and RSMI put noise before or into the encoder.
+    Deviations: for 3 epochs the encoder learns through its own head, the experts beside it; then it is frozen, dropout
+    on ('patch', for a trained classifier, freezes at once, as published). A tenth of the training examples teach the
+    depths, not validation data. Models saved before there was 'averaged' sum and go on so. 'release' multiplies by tau
+    where we divide, and weighs by the switch twice; there the switch is untrained and distances are squared.
     """
 
     name: ClassVar[str] = "shield"
