@@ -543,8 +543,7 @@ def test_recipes_do_not_import_each_other_and_are_short(path: Path) -> None:
 def test_files_are_short_and_say_their_licence(path: Path) -> None:
     lines = path.read_text(encoding="utf-8").splitlines()
     assert lines[0] == "# SPDX-License-Identifier: Apache-2.0"
-    papers = {f"{kind.__module__}.py".split(".", 2)[-1] for kind in DEFENCES.values() if kind is not Defence}
-    assert len(lines) <= (150 if path.parent.name == "defences" and path.name in papers else 300)
+    assert len(lines) <= 300
 
 
 @pytest.mark.parametrize("path", FILES, ids=named)

@@ -62,6 +62,7 @@ class SHIELD(Voting):
     on ('patch', for a trained classifier, freezes at once, as published). A tenth of the training examples teach the
     depths, not validation data. Models saved before there was 'averaged' sum and go on so. 'release' multiplies by tau
     where we divide, and weighs by the switch twice; there the switch is untrained and distances are squared.
+    Relations: IB draws a code where this draws a head. Text-RS and RSMI put noise before or into the encoder.
     """
 
     name: ClassVar[str] = "shield"
