@@ -156,10 +156,16 @@ def unfinished(folder: Path) -> bool:
     return False
 
 
+def as_written(facts: Mapping[str, object]) -> dict[str, object]:
+    """Facts as a file would give them back: tuples are lists there, and both kinds are compared."""
+    written: dict[str, object] = json.loads(json.dumps(facts))
+    return written
+
+
 def check_facts(folder: Path, found: Mapping[str, object], wanted: Mapping[str, object]) -> None:
     """A classifier that was trained otherwise than the grid says must not be taken for this one."""
-    now = json.loads(json.dumps(wanted))
-    changes = [difference(name, found.get(name), now[name]) for name in now if found.get(name) != now[name]]
+    found, wanted = as_written(found), as_written(wanted)
+    changes = [difference(name, found.get(name), wanted[name]) for name in wanted if found.get(name) != wanted[name]]
     if changes:
         raise OptionError(f"{folder} holds a classifier that was trained with other settings ({'; '.join(changes)}); "
                           "give the defence another name, or the run another folder with --out.")
