@@ -29,9 +29,11 @@ from dualmask.cli_resources import app
 from dualmask.errors import OptionError, ResourceError
 from dualmask.hub import HubRepository
 from dualmask.packages import PackageFile, PinnedFile, Wheel
-from dualmask.resources import RESOURCES, Kind, Resource, fetch, resolve, status, verify
+from dualmask.repositories import RepositoryFiles
+from dualmask.resources import RESOURCES, Kind, MadeByTool, Resource, fetch, resolve, status, verify
 
 CONFIG, WEIGHTS, ROWS = b'{"model_type": "bert"}', bytes(range(256)) * 400, b"text,label\nfine,1\n"
+ROOT = Path(__file__).parents[1]
 CLOSED_PORT = "http://127.0.0.1:9"
 
 
@@ -144,8 +146,16 @@ def test_every_row_is_complete_and_consistent() -> None:
         if isinstance(row.source, HubRepository):
             assert row.sha256 == ""
             continue
-        assert row.size == sum(wheel.size for wheel in row.source.wheels)
+        if isinstance(row.source, MadeByTool):
+            assert (ROOT / row.source.tool).is_file() and (ROOT / row.source.page).is_file()
+            assert row.source.base in RESOURCES and re.fullmatch(r"[0-9a-f]{64}", row.sha256)
+            continue
+        assert row.size == row.source.size
         assert row.sha256 == row.source.files[0].sha256
+        if isinstance(row.source, RepositoryFiles):
+            assert all(re.fullmatch(r"[0-9a-f]{40}", one.commit) for one in row.source.inputs)
+            assert all(re.fullmatch(r"[0-9a-f]{64}", one.sha256) for one in (*row.source.inputs, *row.source.files))
+            continue
         assert len(row.source.parts) in (0, len(row.source.wheels))
         for hashed in (*row.source.wheels, *row.source.files):
             assert re.fullmatch(r"[0-9a-f]{64}", hashed.sha256)

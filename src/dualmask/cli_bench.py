@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from dualmask.evaluation.filling import Outcome
+    from dualmask.evaluation.grid import Grid
     from dualmask.evaluation.records import Cell
 
 Results = Annotated[Path, typer.Argument(
@@ -41,6 +42,9 @@ def bench(
     workers: Annotated[int, typer.Option(
         min=1, help="Processes that share the cells, for a GPU that one can't keep busy; 16 are not too many.")] = 1,
     known: Known = None,
+    source: Annotated[list[str] | None, typer.Option(
+        metavar="NAME=WHERE", help="A file, a folder, a resource or a hub id instead of the source that the grids give "
+                                   "for these data or this encoder. Can be given several times.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
@@ -49,11 +53,9 @@ def bench(
 
     from dualmask.bench_display import Board, show_plan
     from dualmask.evaluation.bench import plan_of, run_grid
-    from dualmask.evaluation.grid import read_grid
     from dualmask.evaluation.standing import survey
 
-    parts = [given.partition("::") for given in grids]
-    asked, console = [replace(read_grid(Path(path)), only=some) for path, _, some in parts], Console()
+    asked, console = read_grids(grids, source or []), Console()
     folder = out or Path("results", asked[0].name)
     if dry_run:
         plan = plan_of(asked, only, known)
@@ -65,6 +67,30 @@ def bench(
     show_outcome(console, outcome, figures=deadline is None)  # these take a while, and the time is up
     if outcome.failures:
         raise typer.Exit(1)
+
+
+def read_grids(given: list[str], sources: list[str]) -> "list[Grid]":
+    """Grids, each perhaps with the part of its cells that is asked for, and with other sources."""
+    from dualmask.errors import OptionError, did_you_mean
+    from dualmask.evaluation.grid import read_grid
+
+    for source in sources:
+        name, sign, where = source.partition("=")
+        if not (name and sign and where):
+            raise OptionError(f"--source {source}: expected NAME=WHERE, such as --source mr=../data/mr.")
+    instead = dict(source.split("=", 1) for source in sources)
+    grids = [replace(read_grid(Path(path), sources=instead), only=some)
+             for path, _, some in (one.partition("::") for one in given)]
+    known = [name for grid in grids for name in source_names(grid)]
+    for name in instead:
+        if name not in known:
+            raise OptionError(f"--source {name}=...: no grid has data or an encoder of that name"
+                              f"{did_you_mean(name, known)} They have: {', '.join(dict.fromkeys(known))}.")
+    return grids
+
+
+def source_names(grid: "Grid") -> list[str]:
+    return [*(one.name for one in grid.data), *(one.name for one in grid.encoders)]
 
 
 def show_outcome(console: "Console", outcome: "Outcome", *, figures: bool) -> None:

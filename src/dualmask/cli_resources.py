@@ -48,7 +48,7 @@ def verify_resources(
     for each in [name] if name else RESOURCES:
         found = verify(each)
         typer.echo(f"{each}: {found.state}" + (f" ({found.detail})" if found.detail else ""))
-        if found.state == "corrupt" or (name and found.state == "not fetched"):
+        if found.state == "corrupt" or (name and found.state in ("not fetched", "not made")):
             wrong.append(each)
     if wrong:
         typer.echo(f"To repair: {' && '.join(f'dualmask resources fetch {each}' for each in wrong)}", err=True)

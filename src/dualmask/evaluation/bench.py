@@ -17,7 +17,8 @@ from dualmask.evaluation.lock import locked
 from dualmask.evaluation.material import Material
 from dualmask.evaluation.plan import Plan, joined, make_plan
 from dualmask.evaluation.records import FAILURES, keep
-from dualmask.evaluation.standing import survey
+from dualmask.evaluation.standing import survey, untrained
+from dualmask.resources import refuse_unmade
 
 GRID, CELLS = ".toml", ".cells"  # endings of a grid's copy and of the names of all cells that it asks for
 
@@ -47,7 +48,10 @@ def run_grid(
             keep("".join(f"{task.cell.file_name}\n" for task in whole.tasks), out / f"{one.name}{CELLS}")
         plan, kind = plan_of(grids, only, known), partial(Crew, size=workers) if workers > 1 else Run
         run = kind(plan, out, watch=watch or Watch(), end=end)
-        return run.through(survey(plan, out, run.material))
+        found = survey(plan, out, run.material)
+        for source in dict.fromkeys(job.encoder.source for job in untrained(plan, found, out)):
+            refuse_unmade(source)
+        return run.through(found)
 
 
 def plan_of(grids: Sequence[Grid], only: str = "", known: Path | None = None) -> Plan:

@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from os.path import exists
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, cast
 
 from dualmask.attacks import ATTACKS, build_attack
@@ -18,6 +20,7 @@ from dualmask.evaluation.records import Cell, Mode, Scores
 from dualmask.evaluation.sources import fits_measure, fits_source
 from dualmask.evaluation.values import Mistakes, checked
 from dualmask.options import TrainingOptions, make_options
+from dualmask.resources import RESOURCES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +37,7 @@ class DataEntry:
     label_column: str | None = None
     pair_column: str | None = None
     training: Mapping[str, object] = field(default_factory=dict, hash=False)  # over all other settings
+    expected: Mapping[str, object] = field(default_factory=dict, hash=False)  # rows of each part and the hash of all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,8 +107,11 @@ EXAMPLES = {"data": "rotten-tomatoes", "encoders": "minilm", "defences": "ddm", 
 LEAST = {"samples": 1, "eot": 1, "draws": 0, "train": 2, "validation": 2, "test": 1}
 
 
-def read_grid(path: Path) -> Grid:
-    """A grid's file. Paths in it are relative to it; a grid without a name has the file's."""
+def read_grid(path: Path, *, sources: Mapping[str, str] = MappingProxyType({})) -> Grid:
+    """A grid's file. Paths in it are relative to it; a grid without a name has the file's.
+
+    sources: by the name of an entry of data or encoders, what is taken instead of the source that the file gives.
+    """
     try:
         text = path.read_text(encoding="utf-8").removeprefix("\ufeff")  # the mark that some editors put first
         values = tomllib.loads(text)
@@ -123,11 +130,27 @@ def read_grid(path: Path) -> Grid:
     except (RecursionError, ValueError) as error:
         raise OptionError(f"{path} can't be read ({error}); nest less deeply, and write shorter numbers.") from None
     mistakes = Mistakes()
+    values = with_sources(values, sources)
     grid = make_grid({"name": named(path.stem), **values}, mistakes, folder=path.parent)
     if mistakes or grid is None:
         count = f"{len(mistakes)} mistakes" if len(mistakes) > 1 else "a mistake"
         raise OptionError("\n  ".join([f"{path} has {count}; nothing was run:", *mistakes]))
     return replace(grid, text=text)
+
+
+def with_sources(values: Mapping[str, object], sources: Mapping[str, str]) -> dict[str, object]:
+    """The grid's values with other sources; paths are then those from the current folder."""
+    found = dict(values)
+    for kind in ("data", "encoders"):
+        if isinstance(given := values.get(kind), list):
+            tables = [long_form(kind, one) for one in given]
+            found[kind] = [{**table, "source": local_or_named(sources[str(table["name"])])}
+                           if table.get("name") in sources else one for table, one in zip(tables, given, strict=True)]
+    return found
+
+
+def local_or_named(source: str) -> str:
+    return str(Path(source).absolute()) if source not in RESOURCES and exists(source) else source
 
 
 def make_grid(values: Mapping[str, object], mistakes: Mistakes, *, folder: Path) -> Grid | None:

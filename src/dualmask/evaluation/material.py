@@ -18,7 +18,7 @@ from dualmask.errors import OptionError
 from dualmask.evaluation.grid import DataEntry, DefenceEntry, EncoderEntry
 from dualmask.evaluation.plan import Job
 from dualmask.options import whole_training
-from dualmask.resources import RESOURCES
+from dualmask.resources import RESOURCES, MadeByTool, cache_folder
 from dualmask.results import difference
 from dualmask.storage import DESCRIPTION
 from dualmask.text.columns import Columns
@@ -66,8 +66,9 @@ class Material:
 
 def encoder_mark(source: str) -> str:
     """What an encoder is known by: its name or, of a folder, its contents, wherever they lie."""
-    folder = Path(source)
-    if source in RESOURCES or not folder.is_dir():
+    made = RESOURCES[source].source if source in RESOURCES else None
+    folder = cache_folder() / source if isinstance(made, MadeByTool) else Path(source)
+    if (made and not isinstance(made, MadeByTool)) or not folder.is_dir():
         return source
     total = blake2b(digest_size=8)
     for path in sorted(path for path in folder.iterdir() if path.suffix in ENCODER_FILES and path.is_file()):
@@ -80,6 +81,7 @@ def encoder_mark(source: str) -> str:
 def load_data(entry: DataEntry) -> Dataset:
     """Data with a training, a validation and a test part, each of at most as many rows as the grid says."""
     data = load_dataset(entry.source, columns=Columns(entry.text_column, entry.label_column, entry.pair_column))
+    check_expected(entry, fingerprint(data))
     train, test = (data.train, data.test) if data.test else split_stratified(data.train, HELD_OUT, SPLIT_SEED)
     validation = data.validation
     if not validation:
@@ -87,6 +89,15 @@ def load_data(entry: DataEntry) -> Dataset:
     return replace(data, name=entry.name, train=drawn(train, entry.train),
                    validation=drawn(validation, entry.validation),
                    test=drawn(validation if entry.part == "validation" else test, entry.test))
+
+
+def check_expected(entry: DataEntry, found: Mapping[str, object]) -> None:
+    """Data from elsewhere must be the ones that the grid means, row by row."""
+    wrong = [difference(name, found.get(name), wanted) for name, wanted in entry.expected.items()
+             if found.get(name) != wanted]
+    if wrong:
+        raise OptionError(f"'{entry.source}' holds other data than the grid means by '{entry.name}' "
+                          f"({'; '.join(wrong)}). Give the same data, or the entry another name and what it expects.")
 
 
 def drawn(rows: list[Example], most: int | None) -> list[Example]:

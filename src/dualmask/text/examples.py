@@ -31,7 +31,7 @@ from dualmask.text.tables import (
 __all__ = ["FIND", "Columns", "Dataset", "Example", "Row", "Text", "iter_rows", "load_dataset", "load_examples",
            "split_stratified"]  # fmt: skip
 
-NAMED = ("rotten-tomatoes",)
+NAMED = ("rotten-tomatoes", "mr", "ag-news")
 SPLIT_SEED = 2002  # of the named data, whose parts must never move
 MANY = 100  # labels; with more, and fewer than two rows to each, the column is hardly one of labels
 WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,18}(\.0*)?")
@@ -77,7 +77,11 @@ def load_dataset(
     if isinstance(source, str) and source in NAMED:
         from dualmask.resources import resolve
 
-        dataset = rotten_tomatoes(resolve(source, kind="data"))
+        path = resolve(source, kind="data")
+        if source == "rotten-tomatoes":
+            dataset = rotten_tomatoes(path)
+        else:
+            dataset = _assemble(source, _folder_tables(path), columns)
     else:
         name, tables = _find_tables(source)
         given = {"test": test, "validation": validation}
