@@ -3,11 +3,12 @@
 #   make test      check style, types and behaviour in minutes: every test but those marked slow
 #   make test-all  all tests, as CI runs them
 #   make results   tables and plots out of the packed records in results; no GPU
+#   make row       measure a row of the measured table again, such as ROW=mr.gte-small-mlm.ttso., and compare
 PYTHON ?= python3
 VENV ?= .venv
 READY := $(VENV)/ready
 
-.PHONY: demo test test-all lint results
+.PHONY: demo test test-all lint results row
 .DEFAULT_GOAL := demo
 
 demo: $(READY)
@@ -29,6 +30,17 @@ test-all: lint
 
 results: $(READY)
 	$(VENV)/bin/python tools/results_page.py
+
+# Data and encoder are fetched; where the encoder is not made yet it is made first, which needs a GPU. ENCODER=gte-small,
+# or a folder, takes another one in its place
+ROW ?= mr.gte-small-mlm.plain.
+GRID ?= experiments/paper_1_breadth.toml
+OUT ?= again
+
+row: $(READY)
+	$(if $(ENCODER),,$(VENV)/bin/python tools/build_encoder.py --unless-made)
+	$(VENV)/bin/dualmask bench $(GRID) --only $(ROW) --out $(OUT) $(if $(ENCODER),--source gte-small-mlm=$(ENCODER)) $(BENCH)
+	$(VENV)/bin/dualmask compare $(OUT) results/paper_table.jsonl.gz
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "dualmask needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Choose one: make PYTHON=python3.12 ...")'

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data out of pinned files of repositories, and an encoder that a tool makes: a loopback server stands for their host."""
+"""Data out of pinned files of repositories, an encoder that a tool makes; a loopback server stands for their host."""
 
 import csv
 import hashlib
@@ -120,7 +120,8 @@ def test_what_was_not_pinned_is_refused(
     host: Path, use: Callable[..., None], tmp_path: Path, changes: dict[str, object], told: str,
 ) -> None:
     use(films(**changes))
-    with pytest.raises(ResourceError, match="'films': .* of the repository owner/films at 01234567 can't be had") as got:
+    pattern = r"'films': .* of the repository owner/films at 01234567 can't be had"
+    with pytest.raises(ResourceError, match=pattern) as got:
         fetch("films", progress=False)
     assert told in str(got.value) and "DUALMASK_REPOSITORIES" in str(got.value)
     assert not (tmp_path / "cache" / "films").exists()
@@ -258,7 +259,7 @@ def test_a_grid_takes_other_sources_by_name(
     assert [one.name for one in asked.data] == ["films"]
     assert len(load_dataset(asked.data[0].source).train) == 2
     assert read_grids([f"{grid}::plain"], [])[0].data[0].source == "films"
-    with pytest.raises(OptionError, match="--source film=...: no grid has .* did you mean 'films'"):
+    with pytest.raises(OptionError, match=r"--source film=\.\.\.: no grid has .* did you mean 'films'"):
         read_grids([str(grid)], ["film=mine"])
     with pytest.raises(OptionError, match="--source mine: expected NAME=WHERE"):
         read_grids([str(grid)], ["mine"])
@@ -313,6 +314,41 @@ def test_grids_expect_the_rows_that_were_measured(shared: Path, name: str) -> No
 
 
 # The encoder
+
+
+def test_articles_are_those_of_the_pinned_commit(tmp_path: Path) -> None:
+    """Whatever was committed since, or changed in the checkout."""
+    code = """if True:
+        import sys
+        from pathlib import Path
+        import build_encoder
+        place = build_encoder.wikipedia_checkout(Path(sys.argv[1]), sys.argv[2], sys.argv[3])
+        print(build_encoder.read_articles(place))
+    """
+    origin = tmp_path / "origin"
+    (origin / "text" / "AA").mkdir(parents=True)
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", "-C", str(origin), "-c", "user.name=a", "-c", "user.email=a@b", *arguments],
+                              check=True, capture_output=True, text=True).stdout.strip()
+
+    def read(commit: str) -> subprocess.CompletedProcess[str]:
+        given = [sys.executable, "-c", code, str(tmp_path / "clone"), str(origin), commit]
+        return subprocess.run(given, cwd=ROOT / "tools", capture_output=True, text=True)
+
+    git("init", "--quiet")
+    words = " ".join(str(number) for number in range(25))
+    for text in (words, "later"):
+        page = f'<doc id="1">\nTitle\n\n{text}\n</doc>\n<doc id="2">\nShort\n</doc>\n'
+        (origin / "text" / "AA" / "wiki_00").write_text(page)
+        git("add", ".")
+        git("commit", "--quiet", "-m", text[:5])
+    first = git("rev-parse", "HEAD~1")
+    assert read(first).stdout == f"{[f'Title {words}']}\n"
+    (tmp_path / "clone" / "text" / "AA" / "wiki_00").write_text("changed")
+    assert read(first).stdout == f"{[f'Title {words}']}\n"
+    failed = read("0" * 40)
+    assert failed.returncode == 1 and "git -C" in failed.stderr and "--no-wikipedia" in failed.stderr
 
 
 def test_the_encoder_is_trained_saved_and_told(tiny: Callable[..., Path], tmp_path: Path) -> None:

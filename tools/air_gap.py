@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """All that a grid needs on a machine that can fetch nothing: packages, resources and folders, in parts of bounded size.
 
-    python tools/air_gap.py --python 3.12 --size 40 --out parts ../shared/data ../shared/models
+    python tools/air_gap.py --python 3.12 --size 40 --resources minilm wordnet mr ag-news --out parts ../data/mine
     # there, with PyTorch, transformers and accelerate installed, and the checkout:
     cat parts/* | tar xz
     PYTHONPATH=CHECKOUT/src:lib DUALMASK_CACHE=cache python -m dualmask bench GRID
 
-Folders keep their last two names (shared/data): unpacked beside the checkout, grids find them as they do here.
+Folders keep their last two names (data/mine): unpacked beside the checkout, grids find them as they do here.
 """
 
 import argparse
@@ -49,7 +49,9 @@ def unpacked_wheels(names: list[str], python: str, folder: Path) -> Path:
 def contents(args: argparse.Namespace, work: Path) -> Iterator[tuple[Path, str]]:
     """What goes into the archive, and by which name."""
     yield unpacked_wheels(PACKAGES, args.python, work), "lib"
-    yield from ((fetch(name), f"cache/{name}") for name in args.resources)
+    for name in args.resources:
+        place = fetch(name)  # of packaged data the file
+        yield place if place.is_dir() else place.parent, f"cache/{name}"
     yield from ((folder.resolve(), "/".join(folder.resolve().parts[-2:])) for folder in args.folders)
 
 

