@@ -75,7 +75,7 @@ def refused(function, *parts: str, error: type[Exception] = DataError) -> str:
         ("a.jsonl", b'{"text": "good film", "label": 1}\n\n{"label": 0, "text": "bad film"}'),
         ("a.ndjson", b'{"text": "good film", "label": 1.0}\n{"text": "bad film", "label": "0"}\n'),
         ("a.json", b'\xef\xbb\xbf{"text": "good film", "label": 1}\n{"text": "bad film", "label": 0}\n'),
-        ("a.csv.gz", gzip.compress(TWO)),
+        ("a.csv.gz", gzip.compress(TWO, mtime=0)),  # its time of writing would make a name of its own in each process
         ("a.csv.bz2", bz2.compress(TWO)),
     ],
 )

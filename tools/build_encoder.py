@@ -39,21 +39,22 @@ HELD_OUT = 4000  # windows drawn at random to measure with; other parts of the s
 WARM_UP = 0.05
 LEAST_WORDS = 20  # shorter articles are titles and little more
 WIKIPEDIA = "https://github.com/Vibhas-hs-edu/WikiTasks"
+ARTICLES = "text/AA"
 WIKIPEDIA_COMMIT = "52b1f163137bc40b0f67cbf129d5dab4f6fd5901"
 ARTICLE = re.compile(r"<doc [^>]*>\n(.*?)</doc>", re.DOTALL)
 
 
 def wikipedia_checkout(folder: Path, source: str = WIKIPEDIA, commit: str = WIKIPEDIA_COMMIT) -> Path:
-    """The repository at its pinned commit, whose hash vouches for every file; cloned if it is not there."""
+    """Its articles as of the pinned commit, whose hash vouches for them; nothing else of it is fetched."""
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix=f".{folder.name}.work-", dir=folder.parent))
         try:
-            run_git("clone", "--quiet", "--no-checkout", source, str(work / "clone"))
+            run_git("clone", "--quiet", "--no-checkout", "--filter=blob:none", source, str(work / "clone"))
             (work / "clone").rename(folder)
         finally:
             shutil.rmtree(work, ignore_errors=True)
-    run_git("-C", str(folder), "checkout", "--quiet", "--force", "--detach", commit)
+    run_git("-C", str(folder), "checkout", "--quiet", "--force", commit, "--", ARTICLES)
     return folder
 
 
@@ -70,9 +71,9 @@ def run_git(*arguments: str) -> None:
 
 def read_articles(folder: Path) -> list[str]:
     """The articles of a checkout's text/AA, their titles left in."""
-    files = sorted((folder / "text" / "AA").glob("wiki_*"))
+    files = sorted((folder / ARTICLES).glob("wiki_*"))
     if not files:
-        raise SystemExit(f"{folder} has no text/AA/wiki_*; expected a checkout of {WIKIPEDIA}.")
+        raise SystemExit(f"{folder} has no {ARTICLES}/wiki_*; expected a checkout of {WIKIPEDIA}.")
     found = [" ".join(article.split()) for path in files for article in ARTICLE.findall(path.read_text("utf-8"))]
     return [article for article in found if len(article.split()) >= LEAST_WORDS]
 
