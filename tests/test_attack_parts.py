@@ -53,8 +53,9 @@ from dualmask.attacks.hotflip import VocabularyFlips
 from dualmask.attacks.moves import Moves
 from dualmask.attacks.oracles import Filled, LanguageModelOracle, SentenceOracle
 from dualmask.attacks.pieces import Pieces, likeliest, piece_marks
-from dualmask.attacks.problem import Answer, Problem, Question, Steps, Streams, Terms
+from dualmask.attacks.problem import Answer, LoggedRow, Problem, Question, Steps, Streams, Terms
 from dualmask.attacks.rankings import (
+    Ranking,
     by_chance,
     by_deletion,
     by_gradient,
@@ -768,6 +769,36 @@ def test_evolution_finds_the_one_way_out() -> None:
     found = driven(genetic(problem, moves_of(Swaps(table)), population=12, generations=12), oracles)
     assert found.fooled and sum(f"{letter}1" in found.words.text for letter in letters) >= 7
     assert all(word[0] == letter for word, letter in zip(found.words.words, letters, strict=True))
+
+
+def logged(weights: Mapping[str, float], *, far: float) -> Callable[[Sequence[Text]], list[LoggedRow]]:
+    """A victim that is all but certain: the logarithm of the odds against its label is -far, more for some words."""
+    def answers(texts: Sequence[Text]) -> list[LoggedRow]:
+        return [LoggedRow.of([0.0, sum(weights.get(word, 0.0) for word in str(text).split()) - far]) for text in texts]
+
+    return answers
+
+
+@pytest.mark.parametrize("ranking", [by_unknown, by_deletion, by_sentences, by_prefixes, by_saliency])
+def test_every_ranking_sees_what_a_victim_with_logarithms_tells(ranking: Ranking) -> None:
+    """Its probabilities are 0 and 1 whatever it is shown."""
+    victim = logged({"c": -9.0, "c1": -1.0}, far=100.0)
+    problem, oracles = begun("a b c d", lambda texts: [[1.0, 0.0]] * len(texts))
+    moves = moves_of(Swaps({letter: [f"{letter}1"] for letter in "abcd"}))
+    assert driven(ranking(problem, moves), oracles)[0] == 0  # a tie
+    problem = Problem(Words("a b c d"), 0, streams=Streams(0), terms=Terms())
+    driven(problem.begin(), {"victim": victim})
+    assert driven(ranking(problem, moves), {"victim": victim})[0] == 2
+
+
+@pytest.mark.parametrize("far", [100.0, 3000.0])
+def test_evolution_goes_on_where_no_odds_are_a_number(far: float) -> None:
+    letters, victim = "abcdef", logged({f"{letter}1": 400.0 for letter in "abcdef"}, far=far)
+    problem = Problem(Words(" ".join(letters)), 0, streams=Streams(0), terms=Terms())
+    driven(problem.begin(), {"victim": victim})
+    moves = moves_of(Swaps({letter: [f"{letter}1"] for letter in letters}))
+    found = driven(genetic(problem, moves, population=6, generations=4), {"victim": victim})
+    assert found.fooled == (far == 100.0) and found.score > 300 - far
 
 
 @pytest.mark.parametrize("budget", [1, 2, 5, 13, 40])
