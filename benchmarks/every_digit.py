@@ -29,10 +29,11 @@ def main() -> None:
     parser.add_argument("--attacks", nargs="+", default=["textfooler", "bertattack", "deepwordbug"])
     args = parser.parse_args()
     classifier, data = DefendedClassifier.load(args.model), load_dataset(args.data)
-    temperature, tests = temperature_of(classifier, data.validation or []), data.test or []
+    asked, tests = ClassifierVictim(classifier), data.test or []
+    temperature = temperature_of(asked, data.validation or [])
     chosen = [(place, tests[place]) for place in sampled(tests, args.texts, 0)]
     for method in args.attacks:
-        victim = Tempered(ClassifierVictim(classifier), temperature)
+        victim = Tempered(asked, temperature)
         found = list(Assault(victim, build_attack(method), measure=None, tolerance=0).run(chosen))
         sys.stdout.write(json.dumps({
             "benchmark": "every_digit", "defence": classifier.defence.name, "data": data.name, "attack": method,

@@ -53,8 +53,9 @@ from dualmask.attacks.hotflip import VocabularyFlips
 from dualmask.attacks.moves import Moves
 from dualmask.attacks.oracles import Filled, LanguageModelOracle, SentenceOracle
 from dualmask.attacks.pieces import Pieces, likeliest, piece_marks
-from dualmask.attacks.problem import Answer, Problem, Question, Steps, Streams, Terms
+from dualmask.attacks.problem import Answer, LoggedRow, Problem, Question, Steps, Streams, Terms
 from dualmask.attacks.rankings import (
+    Ranking,
     by_chance,
     by_deletion,
     by_gradient,
@@ -79,7 +80,9 @@ from dualmask.attacks.transformations import (
 )
 from dualmask.classifier import DefendedClassifier
 from dualmask.defences.base import Defence
+from dualmask.evaluation.standing import differences
 from dualmask.models.encoders import load_encoder
+from dualmask.models.modes import evaluating
 from dualmask.models.sentences import angular, cosine
 from dualmask.text.examples import Dataset, Example, Text
 from dualmask.text.letters import HOMOGLYPHS, LETTERS, keyboard_neighbours
@@ -768,6 +771,36 @@ def test_evolution_finds_the_one_way_out() -> None:
     assert all(word[0] == letter for word, letter in zip(found.words.words, letters, strict=True))
 
 
+def logged(weights: Mapping[str, float], *, far: float) -> Callable[[Sequence[Text]], list[LoggedRow]]:
+    """A victim that is all but certain: the logarithm of the odds against its label is -far, more for some words."""
+    def answers(texts: Sequence[Text]) -> list[LoggedRow]:
+        return [LoggedRow.of([0.0, sum(weights.get(word, 0.0) for word in str(text).split()) - far]) for text in texts]
+
+    return answers
+
+
+@pytest.mark.parametrize("ranking", [by_unknown, by_deletion, by_sentences, by_prefixes, by_saliency])
+def test_every_ranking_sees_what_a_victim_with_logarithms_tells(ranking: Ranking) -> None:
+    """Its probabilities are 0 and 1 whatever it is shown."""
+    victim = logged({"c": -9.0, "c1": -1.0}, far=100.0)
+    problem, oracles = begun("a b c d", lambda texts: [[1.0, 0.0]] * len(texts))
+    moves = moves_of(Swaps({letter: [f"{letter}1"] for letter in "abcd"}))
+    assert driven(ranking(problem, moves), oracles)[0] == 0  # a tie
+    problem = Problem(Words("a b c d"), 0, streams=Streams(0), terms=Terms())
+    driven(problem.begin(), {"victim": victim})
+    assert driven(ranking(problem, moves), {"victim": victim})[0] == 2
+
+
+@pytest.mark.parametrize("far", [100.0, 3000.0])
+def test_evolution_goes_on_where_no_odds_are_a_number(far: float) -> None:
+    letters, victim = "abcdef", logged({f"{letter}1": 400.0 for letter in "abcdef"}, far=far)
+    problem = Problem(Words(" ".join(letters)), 0, streams=Streams(0), terms=Terms())
+    driven(problem.begin(), {"victim": victim})
+    moves = moves_of(Swaps({letter: [f"{letter}1"] for letter in letters}))
+    found = driven(genetic(problem, moves, population=6, generations=4), {"victim": victim})
+    assert found.fooled == (far == 100.0) and found.score > 300 - far
+
+
 @pytest.mark.parametrize("budget", [1, 2, 5, 13, 40])
 def test_evolution_keeps_its_budget_and_never_invents_an_answer(budget: int) -> None:
     letters = "abcdef"
@@ -976,6 +1009,24 @@ def test_words_by_gradient(tiny: Callable[[str], Path], data: Dataset) -> None:
     assert problem.queries == 0
 
 
+def test_words_by_gradient_stand_in_the_order_of_textbuggers_jacobian(
+    tiny: Callable[[str], Path], data: Dataset,
+) -> None:
+    """The label's probability changes with each word as the odds do, times p (1 - p)."""
+    three = replace(data, labels=("bad", "good", "odd"),
+                    train=[Example(text, number % 3) for number, (text, _) in enumerate(data.train)])
+    classifier = tiny_classifier(tiny("bert"), "plain", three)
+    text, label = "the unable movie was good and the plot was dull", 2
+    ours = GradientOracle(classifier).answers([(text, label)])[0].vectors
+    batch = classifier.encode([text])
+    given = classifier.model.get_input_embeddings()(batch.input_ids).detach().requires_grad_()
+    with evaluating(classifier.network):
+        p = classifier.network(batch, given).softmax(dim=1)[0, label]
+    jacobian, = torch.autograd.grad(p, given)
+    factor = float(p.detach() * (1 - p.detach()))
+    assert np.allclose(-factor * ours, jacobian[batch.body].numpy(), rtol=1e-3, atol=1e-7)
+
+
 def test_fgpm_takes_the_largest_projection_each_time(tiny: Callable[[str], Path], data: Dataset) -> None:
     classifier = tiny_classifier(tiny("bert"), "ddm", data)
     text = "the good movie was dull and the plot was fine but the actor was poor"
@@ -1012,6 +1063,40 @@ def test_fgpm_tries_each_synonym_of_a_place_once(tiny: Callable[[str], Path], da
     driven(attack.search(problem), oracles)
     assert sorted(problem.log[1:]) == sorted(word for word, _ in Synonyms(NEAR).neighbours("good", 4))
     assert problem.gradients == 4
+
+
+def test_fgpm_ends_where_the_best_exchange_would_change_too_many_words(
+    tiny: Callable[[str], Path], data: Dataset,
+) -> None:
+    """As published; or goes on with the words that it has changed already."""
+    classifier = tiny_classifier(tiny("bert"), "plain", data)
+    with torch.no_grad():
+        classifier.model.classifier.bias += torch.tensor([0.0, 1000.0])  # never fooled
+    text, logs = "the good movie was dull and the plot was fine but the actor was poor", []
+    oracles = white_box_oracles(classifier)
+    for over_limit in ("end", "pass"):
+        attack = build_attack("fgpm", options={"distance": 2.0, "max_share": 0.15, "over_limit": over_limit},
+                              tools=stand_ins())
+        problem = Problem(Words(text), 1, streams=Streams(0), terms=Terms())
+        problem.log = []
+        driven(problem.begin(), oracles)
+        last = driven(attack.search(problem), oracles).words
+        logs.append(problem.log)
+        if over_limit == "end":
+            tried = {(place, word) for one in problem.log for place, word in enumerate(Words(one).words)}
+            pool = [one for one in attack.pool(problem.original, last) if one not in tried]  # type: ignore[attr-defined]
+            ranked, gains = driven(gains_of(problem, last, pool), oracles)
+            assert last.replaced(*ranked[problem.order(gains)[0]]).differing(Words(text)) == 3
+    ended, passed = logs
+    assert ended == passed[:len(ended)] and 2 <= len(ended) < len(passed)
+    assert {Words(one).differing(Words(text)) for one in passed[1:]} == {1, 2}  # of 14 words
+
+
+def test_records_of_before_are_of_an_fgpm_that_goes_on() -> None:
+    current, former = (build_attack("fgpm", options={"over_limit": way}).options_as_dict() for way in ("end", "pass"))
+    record = {"attack": "fgpm", "options": {name: former[name] for name in former if name != "over_limit"}}
+    assert differences(record, {"options": former}) == ""
+    assert "over_limit: 'pass' there" in differences(record, {"options": current})
 
 
 def test_a_distance_of_zero_leaves_fgpm_nothing(tiny: Callable[[str], Path], data: Dataset) -> None:

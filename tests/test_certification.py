@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from dualmask.classifier import DefendedClassifier
 from dualmask.cli import app
 from dualmask.defences import DEFENCES, build_defence
-from dualmask.defences.base import Defence
+from dualmask.defences.base import Defence, Network
 from dualmask.defences.voting import Voting, VotingOptions
 from dualmask.errors import DataError, OptionError
 from dualmask.evaluation.certification import CERTIFYING, CertifyingOptions, certify, provable, under
@@ -364,6 +364,30 @@ def with_ddm(classifier: DefendedClassifier, **options: object) -> DefendedClass
     found = over(classifier, build_defence("ddm", options=options))
     found.fit_defence(DATA.train)
     return found
+
+
+class Contrary(Defence):
+    """Answers with the opposite of what the network says, whatever it is shown."""
+
+    name: ClassVar[str] = "contrary"
+
+    def answer(self, network: Network, batch: Batch, embeddings: torch.Tensor | None = None) -> torch.Tensor:
+        return -network(batch, embeddings)
+
+
+def test_edits_are_answered_as_the_defence_answers(
+    ddm: DefendedClassifier, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Beside one that acts inside the network it is the answer of both that must not change."""
+    monkeypatch.setitem(DEFENCES, Contrary.name, Contrary)
+    both = over(ddm, build_defence("ddm+contrary"))
+    both.fit_defence(DATA.train)
+    alone, radii = with_ddm(ddm), []
+    for text in (str(example.text) for example in laden(6, 7)):
+        found, other = (withstood(one, text, changes=2, passes=10_000) for one in (both, alone))
+        assert found == other._replace(predicted=1 - other.predicted)
+        radii.append(found.radius)
+    assert max(radii) > 0
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 """Modes, calibration, noise and what is written down, on tiny classifiers."""
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,22 +13,27 @@ import torch
 from attack_stand_ins import hashed, stand_ins, tiny_classifier
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from dualmask.attacks import build_attack
 from dualmask.attacks.base import Attack
-from dualmask.classifier import DefendedClassifier
+from dualmask.attacks.oracles import VictimOracle
+from dualmask.attacks.problem import Problem, Streams, Terms
+from dualmask.attacks.running import Assault
+from dualmask.classifier import DefendedClassifier, log_probabilities
 from dualmask.defences import build_defence
 from dualmask.defences.base import Defence, Noise
 from dualmask.errors import DataError, OptionError
-from dualmask.evaluation.calibration import RANGE, Revealed, Tempered, fit_temperature, tempered
+from dualmask.evaluation.calibration import Revealed, Tempered, fit_temperature, tempered
 from dualmask.evaluation.metrics import robustness
 from dualmask.evaluation.noise import OWN, Averaged, Still, drawing, drawn, verified
 from dualmask.evaluation.protocol import Protocol, evaluate, source_mark
-from dualmask.evaluation.records import Cell, CellRecords, read_cell
-from dualmask.models.victim import ClassifierVictim
+from dualmask.evaluation.records import FITTED, TEMPERATURES, Cell, CellRecords, read_cell
+from dualmask.models.victim import ZERO, ClassifierVictim, FunctionVictim
 from dualmask.results import AttackResult
 from dualmask.text.encoding import Batch, Encode
 from dualmask.text.examples import Dataset, Example, Text
+from dualmask.text.words import Words
 
 FEW = Protocol(samples=12, measure=None)
 CELL = Cell("reviews", "tiny", "plain", "deepwordbug", "adaptive", 0)
@@ -75,6 +81,11 @@ def deepwordbug(**options: object) -> Attack:
 def blurred(classifier: DefendedClassifier, noise: Noise) -> DefendedClassifier:
     return DefendedClassifier(classifier.model, classifier.encode.tokenizer, Blurred(noise), labels=classifier.labels,
                               max_length=classifier.encode.max_length)
+
+
+def voter(classifier: DefendedClassifier, **options: object) -> DefendedClassifier:
+    return DefendedClassifier(classifier.model, classifier.encode.tokenizer, build_defence("ranmask", options=options),
+                              labels=classifier.labels, max_length=classifier.encode.max_length)
 
 
 def measured(cell: Cell, classifier: DefendedClassifier, data: Dataset, folder: Path, **more: Any) -> CellRecords:
@@ -196,13 +207,13 @@ rows_of = st.lists(st.lists(st.floats(0.01, 1), min_size=3, max_size=3), min_siz
 @settings(max_examples=60, deadline=None)
 def test_a_temperature_moves_no_decision(rows: list[list[float]], temperature: float) -> None:
     given_rows = np.array(rows) / np.array(rows).sum(axis=1, keepdims=True)
-    found = tempered(given_rows, temperature)
+    found = np.exp(tempered(np.log(given_rows), temperature))
     assert np.allclose(found.sum(axis=1), 1)
     # equal shares may swap by a rounding error; a clear winner stays
     top = np.sort(given_rows, axis=1)
     clear = top[:, -1] - top[:, -2] > 1e-9
     assert (found.argmax(axis=1) == given_rows.argmax(axis=1))[clear].all()
-    assert np.allclose(tempered(found, 1 / temperature), given_rows, atol=1e-6)
+    assert np.allclose(np.exp(tempered(np.log(found), 1 / temperature)), given_rows, atol=1e-6)
 
 
 @pytest.mark.parametrize("true", [0.4, 1.0, 3.0])
@@ -210,20 +221,20 @@ def test_the_temperature_of_a_known_miscalibration_is_found(true: float) -> None
     generator = np.random.default_rng(0)
     honest = generator.dirichlet([1, 1, 1], size=20_000)
     labels = [int(generator.choice(3, p=row)) for row in honest]
-    assert fit_temperature(tempered(honest, 1 / true), labels) == pytest.approx(true, rel=0.05)
+    assert fit_temperature(tempered(np.log(honest), 1 / true), labels) == pytest.approx(true, rel=0.05)
 
 
 def test_the_fit_is_the_best_of_a_fine_grid() -> None:
     generator = np.random.default_rng(1)
     rows = generator.dirichlet([0.3, 0.3], size=200)
     labels = [int(generator.random() < 0.7 * row[1] + 0.15) for row in rows]
-    choices = np.exp(np.linspace(*np.log(RANGE), 4001))
-    losses = [-np.log(tempered(rows, value)[np.arange(200), labels]).mean() for value in choices]
-    assert fit_temperature(rows, labels) == pytest.approx(float(choices[int(np.argmin(losses))]), rel=0.01)
+    choices = np.exp(np.linspace(*np.log(TEMPERATURES), 4001))
+    losses = [-tempered(np.log(rows), value)[np.arange(200), labels].mean() for value in choices]
+    assert fit_temperature(np.log(rows), labels) == pytest.approx(float(choices[int(np.argmin(losses))]), rel=0.01)
 
 
 def test_a_temperature_of_nothing_is_refused() -> None:
-    with pytest.raises(DataError, match="one row of probabilities for each label"):
+    with pytest.raises(DataError, match="one row of log-probabilities for each label"):
         fit_temperature(np.zeros((0, 2)), [])
 
 
@@ -235,7 +246,7 @@ def test_calibrated_scores_are_what_the_attack_sees(
     temperature = found.header["temperature"]
     assert isinstance(temperature, float) and temperature != 1.0
     one = found.results[0]
-    share = tempered(victims["plain"].predict([one.text]).probabilities.numpy(), temperature)[0, one.label]
+    share = Tempered(ClassifierVictim(victims["plain"]), temperature).probabilities([one.text])[0, one.label]
     assert one.probability == pytest.approx(share, abs=2e-4)
     assert [r.clean for r in found.results] == [r.clean for r in raw.results]
 
@@ -244,9 +255,7 @@ def test_calibrated_scores_of_votes_have_a_slope(
     victims: dict[str, DefendedClassifier], data: Dataset, tmp_path: Path,
 ) -> None:
     """The views' probabilities behind the shares, which decide as before."""
-    plain = victims["plain"]
-    classifier = DefendedClassifier(plain.model, plain.encode.tokenizer, build_defence("ranmask", options={"votes": 5}),
-                                    labels=plain.labels, max_length=plain.encode.max_length)
+    classifier = voter(victims["plain"], votes=5)
     texts = [example.text for example in data.train]
     shares = classifier.predict(texts, early=False).probabilities.numpy()
     rows = Revealed(classifier).probabilities(texts)
@@ -256,6 +265,101 @@ def test_calibrated_scores_of_votes_have_a_slope(
                       validation=data.train, protocol=replace(FEW, eot=1)) for scores in ("raw", "calibrated")]
     assert [[one.clean for one in cell.results] for cell in cells] == 2 * [[one.clean for one in cells[0].results]]
     assert "with its views' probabilities" in str(cells[1].header["victim"])
+
+
+@pytest.mark.parametrize("eot", [1, 3])
+def test_the_temperature_of_votes_is_fitted_on_what_the_attack_sees(
+    eot: int, victims: dict[str, DefendedClassifier], data: Dataset, tmp_path: Path,
+) -> None:
+    """Shares of votes alone are 0 or 1 for most texts, and ask for a far higher one."""
+    classifier = voter(victims["plain"], votes=3)
+    found = measured(replace(CELL, defence="ranmask", scores="calibrated"), classifier, data, tmp_path,
+                     validation=data.train, protocol=replace(FEW, samples=2, eot=eot))
+    attacked = Revealed(classifier) if eot == 1 else Averaged(classifier, eot, Revealed(classifier))
+    texts, labels = [one.text for one in data.train], [one.label for one in data.train]
+    fitted = fit_temperature(attacked.log_probabilities(texts), labels)
+    on_votes = fit_temperature(ClassifierVictim(classifier).log_probabilities(texts), labels)
+    assert found.header["temperature"] == fitted and abs(np.log(on_votes / fitted)) > 0.5
+    assert found.header["temperature_fitted_on"] == FITTED
+    assert str(found.header["victim"]) == f"{attacked.describe()} at temperature {fitted}"
+    raw = measured(replace(CELL, defence="ranmask"), classifier, data, tmp_path, protocol=replace(FEW, samples=2))
+    assert raw.header["temperature"] == 1.0 and "temperature_fitted_on" not in raw.header
+
+
+# Scores near 0 and 1
+
+
+def sure(classifier: DefendedClassifier, factor: float) -> DefendedClassifier:
+    """The same with logits so many times as large: its decisions, and no doubt about any."""
+    model = deepcopy(classifier.model)
+    with torch.no_grad():
+        for parameter in model.classifier.parameters():
+            parameter.mul_(factor)
+    return DefendedClassifier(model, classifier.encode.tokenizer, build_defence("plain"), labels=classifier.labels,
+                              max_length=classifier.encode.max_length)
+
+
+def gaps(classifier: DefendedClassifier, texts: Sequence[Text]) -> Tensor:
+    table = classifier.logits(texts)[0]
+    return table[:, 1] - table[:, 0]
+
+
+@pytest.mark.parametrize("temperature", [1.0, 1.4])
+def test_a_calibrated_attack_sees_differences_between_texts_that_are_all_0_or_1(
+    temperature: float, victims: dict[str, DefendedClassifier], data: Dataset,
+) -> None:
+    texts = [one.text for one in data.train if one.label == 1][:40]
+    least = float(gaps(victims["plain"], texts).abs().min())
+    classifier = sure(victims["plain"], 150 / least)
+    odds = gaps(classifier, texts)
+    assert odds.abs().min() > 100 and odds.unique().numel() > 10
+    assert set(classifier.predict(texts).probabilities.flatten().tolist()) == {0.0, 1.0}
+    victim = Tempered(ClassifierVictim(classifier), temperature)
+    rows = VictimOracle(victim).answers(texts)
+    problem = Problem(Words("a"), 1, streams=Streams(0), terms=Terms())
+    assert np.allclose([problem.score(row) for row in rows], -odds.double().numpy() / temperature)
+    assert [row.index(max(row)) for row in rows] == (odds > 0).tolist()
+    beliefs = [problem.belief(row) for row, gap in zip(rows, odds, strict=True) if gap > 0]
+    assert len(set(beliefs)) > 1 == len({row[1] for row, gap in zip(rows, odds, strict=True) if gap > 0})
+
+
+@pytest.mark.parametrize("preset", ["textattack-0.3.11", "paper"])
+def test_an_attack_on_a_very_sure_classifier_finds_what_it_finds_on_the_same_that_is_less_so(
+    preset: str, victims: dict[str, DefendedClassifier], data: Dataset,
+) -> None:
+    """Under the temperature that takes its sureness back; its raw scores hide where to go."""
+    plain, found = victims["plain"], []
+    for victim in (ClassifierVictim(plain), Tempered(ClassifierVictim(sure(plain, 1e5)), 1e5),
+                   ClassifierVictim(sure(plain, 1e5))):
+        attack = build_attack("deepwordbug", preset=preset, tools=stand_ins())
+        run = Assault(victim, attack, measure=None).run(list(enumerate(data.test or []))[:12])
+        found.append([one.adversarial for one in sorted(run, key=lambda one: one.index)])
+    assert found[0] == found[1] != found[2] and any(found[0])
+
+
+def test_log_probabilities_are_those_of_the_probabilities_and_know_more(
+    victims: dict[str, DefendedClassifier], data: Dataset,
+) -> None:
+    texts = [one.text for one in data.train][:20]
+    for classifier in (victims["plain"], victims["ddm"], voter(victims["plain"], votes=5),
+                       voter(victims["plain"], votes=5, decision="mean")):
+        found = classifier.predict(texts, early=False)
+        logs = found.log_probabilities
+        assert logs is not None and logs.dtype == torch.float64
+        assert torch.allclose(logs.exp().float(), found.probabilities, atol=1e-6)
+        assert torch.equal(logs.argmax(dim=1), found.probabilities.argmax(dim=1))
+        for victim in (ClassifierVictim(classifier), Revealed(classifier), Averaged(classifier, 2)):
+            rows = victim.log_probabilities(texts)
+            assert np.isfinite(rows).all() and np.allclose(np.exp(rows), victim.probabilities(texts), atol=1e-6)
+    server = FunctionVictim(lambda texts: [[1.0, 0.0]] * len(texts))
+    assert np.allclose(Tempered(server, 2.0).log_probabilities(["x"]), [[0.0, np.log(ZERO) / 2]])
+
+
+def test_a_tie_that_rounding_made_is_decided_as_before() -> None:
+    together = torch.tensor([[0.1, np.nextafter(np.float32(0.1), np.float32(1))]])
+    answers = together.softmax(dim=1)
+    assert answers[0, 0] == answers[0, 1]
+    assert log_probabilities(together, answers).argmax(dim=1).item() == answers.argmax(dim=1).item() == 0
 
 
 # Noise
@@ -275,8 +379,6 @@ def test_text_noise_repeats_itself_and_new_numbers_change_it(victims: dict[str, 
 
 
 def test_fresh_noise_is_drawn_for_every_question(victims: dict[str, DefendedClassifier], data: Dataset) -> None:
-    from dualmask.attacks.running import Assault
-
     classifier = blurred(victims["plain"], "fresh")
     victim = ClassifierVictim(classifier)
     assert victim.fresh and not ClassifierVictim(blurred(victims["plain"], "text")).fresh

@@ -25,7 +25,7 @@ from dualmask.cli import app
 from dualmask.defences import DEFENCES
 from dualmask.errors import DataError
 from dualmask.evaluation.metrics import Robustness, worst_case
-from dualmask.evaluation.records import Cell, CellRecords, Loaded, Mode, Scores, read_cells
+from dualmask.evaluation.records import FITTED, Cell, CellRecords, Loaded, Mode, Scores, read_cells
 from dualmask.evaluation.statistics import bootstrap, mcnemar, sign_flips, wilson
 from dualmask.quickstart import lines
 from dualmask.reporting.comparison import compare
@@ -529,6 +529,7 @@ def named_plain(name: str) -> CellRecords:
 
 
 SIMILAR = {"options": {"similarity": 0.84, "window": 15, "skip_short": True, "sentence_encoder": "minilm"}}
+VOTED = {"passes": "10", "noise": "text", "eot": 1, "temperature": 18.5}
 Cells = Sequence[CellRecords]
 DOUBTS: Mapping[str, tuple[Cells, Cells]] = {
     "SUCC is not 1 - CAA/CLA": ([many(5, 5, clean=0)], [many(5, 5)]),
@@ -561,6 +562,12 @@ DOUBTS: Mapping[str, tuple[Cells, Cells]] = {
                                many(99, 1, seed=1), many(99, 1, seed=2)]),
     "an illusion of noise": ([many(80, 20), many(75, 25, scores="still")],
                              [many(80, 20), many(78, 22, scores="still"), many(70, 30, scores="calibrated")]),
+    "temperature at the end of its range": ([ddm(5, 5, scores="calibrated", header={"temperature": 20.0})],
+                                            [ddm(5, 5, scores="calibrated", header={"temperature": 18.5})]),
+    "temperature of other scores": (
+        [ddm(5, 5, scores="calibrated", header=VOTED)],
+        [ddm(5, 5, scores="calibrated", header={**VOTED, "temperature_fitted_on": FITTED}), many(5, 5, header=VOTED),
+         many(5, 5, scores="calibrated", header={**VOTED, "passes": "1", "noise": "none"})]),
     "no adaptive attack": ([many(5, 5), ddm(8, 2, mode="transfer")], [many(5, 5), ddm(8, 2)]),
     "no attack that knows the defence": ([ddm(5, 5)], [ddm(5, 5), ddm(4, 6, attack="steering", mode="defence-aware")]),
     "answers like plain": ([many(10, 10), ddm(15, 5)], [many(10, 10), cell("s" + "+" * 19, defence="ddm")]),
@@ -668,6 +675,15 @@ def test_seeds_that_were_best_at_the_last_epoch_are_counted() -> None:
     rows = [trained("plain", seed=seed, best_epoch=best) for seed, best in enumerate((5, 5, 2))]
     text, about = doubt("best at the last epoch", *rows, trained("ddm", best_epoch=1))
     assert "mr: plain (bert, 2 of 3 seeds): of all" in text and about == ["plain"]
+
+
+def test_a_temperature_is_doubted_once_for_all_attacks_on_a_classifier() -> None:
+    rows = [ddm(5, 5, attack=attack, scores="calibrated", header={**VOTED, "temperature": 0.05})
+            for attack in ("pwws", "textfooler")]
+    for name in ("temperature at the end of its range", "temperature of other scores"):
+        text, about = doubt(name, *rows, many(5, 5))
+        told = "ddm (mr, bert), calibrated scores, under pwws, textfooler: their temperature is 0.05,"
+        assert text.startswith(told) and about == ["ddm"]
 
 
 def test_an_unfinished_attack_is_compared_with_nothing() -> None:

@@ -47,6 +47,7 @@ class Predictions:
     masked: list[list[Masked]] | None = None
     passes: Tensor | None = None  # views asked about each text, (texts,)
     suspicion: Tensor | None = None  # of detectors: how suspicious each text is, (texts,)
+    log_probabilities: Tensor | None = None  # in double precision: they tell apart what is all 0 or all 1 above
 
 
 class DefendedClassifier:
@@ -109,11 +110,12 @@ class DefendedClassifier:
         check_texts(texts)
         kind = self.defence if defended else Defence()
         table, seen = self.questions.views(texts, kind, early=early, most=most, batch_size=batch_size)
-        answers = kind.combine(table).softmax(dim=1).cpu()
+        together = kind.combine(table)
+        answers = together.softmax(dim=1).cpu()
         suspicion = kind.suspicion(table)
         labels = [self.labels[index] for index in answers.argmax(dim=1).tolist()]
         return Predictions(labels, answers, self._marked(texts, kind) if explain else None, seen,
-                           None if suspicion is None else suspicion.cpu())
+                           None if suspicion is None else suspicion.cpu(), log_probabilities(together, answers))
 
     def logits(self, texts: Sequence[Text]) -> Tensor:
         """The network's answers to every view of the texts, (views, texts, classes)."""
@@ -237,6 +239,16 @@ def tested(classifier: DefendedClassifier, examples: Sequence[Example]) -> dict[
     seconds = round(time.perf_counter() - began, 3)
     bare = round(classifier.accuracy(examples, defended=False), 4) if classifier.defence.trains_head else None
     return {"test_accuracy": round(defended, 4), "test_seconds": seconds, "test_accuracy_undefended": bare}
+
+
+def log_probabilities(together: Tensor, answers: Tensor) -> Tensor:
+    """Of the defence's logits, (texts, classes): a class that is 0 to `answers` may be less or more so.
+
+    They decide as `answers` do, also where rounding made a tie of these.
+    """
+    found = together.cpu().double().log_softmax(dim=1)
+    same = found.argmax(dim=1, keepdim=True) == answers.argmax(dim=1, keepdim=True)
+    return found.where(same, answers.double().log())
 
 
 def as_text(given: Input) -> Text:

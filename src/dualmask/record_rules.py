@@ -76,6 +76,7 @@ HEADER_FITS: Mapping[str, Rule] = {
     "texts": COUNT, "labels": Rule(are_names, "a list of names"), **dict.fromkeys(("options", "about"), TABLE),
     "defence": TABLE.or_none(), "attack": STRING, "data": STRING, "noise": STRING,
     **dict.fromkeys(("eot", "draws"), COUNT), "samples": COUNT.or_none(), "temperature": DURATION,
+    "temperature_fitted_on": STRING,
     "threshold": NUMBER.or_none(), "finished": Rule(are_counts, "a list of whole numbers"),
 }
 

@@ -3,10 +3,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from dualmask.attacks.base import Attack, AttackOptions, Family
-from dualmask.attacks.constraints import unchanged
+from dualmask.attacks.constraints import FewWords, unchanged
 from dualmask.attacks.engine import Oracle
 from dualmask.attacks.gradients import EmbeddingOracle, GradientOracle, by_harm, white_box
 from dualmask.attacks.moves import Editable, Proposals, Transformation
@@ -14,7 +14,7 @@ from dualmask.attacks.problem import Answer, Problem, Steps
 from dualmask.attacks.transformations import near_words
 from dualmask.cards import Paper, Preset
 from dualmask.models.victim import Victim
-from dualmask.options import least
+from dualmask.options import came_later, least
 from dualmask.text.stop_words import StopWords
 from dualmask.text.words import Words
 
@@ -27,6 +27,8 @@ class FGPMOptions(AttackOptions):
     synonyms: str = "shipped"
     stop_words: StopWords = "fgpm"
     max_share: float | None = 0.25
+    # where the exchange that gains most would change too many words: the end, as published, or the next best instead
+    over_limit: Literal["end", "pass"] = came_later("end", before="pass")
 
 
 class FGPM(Attack):
@@ -36,12 +38,15 @@ class FGPM(Attack):
     Based Text Attacks, AAAI 2021.
     Idea: (synonym's embedding - word's embedding) times the gradient, largest over all words and their
     synonyms; one forward and one backward pass for a substitution.
-    Acts at: words outside a list of 21 stop words, at most a quarter of them; a word may be replaced again.
+    Acts at: words outside a list of 21 stop words, at most a quarter of them, in at most 30 substitutions (40 for
+    DBPedia, 50 for Yahoo); a word may be replaced again, which counts as another substitution.
     Deviations: the paper attacks models on GloVe vectors. Here a word's embedding is the mean of its pieces' rows in
     the victim's own table, and its gradient (of the log-odds, which points where the loss's does) the mean of theirs.
-    Synonyms come from the table that this library ships; a substitution that would change more than a quarter of the
-    words is passed over, where the paper stops after it. 'free', which is ours, exchanges any share of them, for words
-    as far as TextFooler's, whatever part of speech they are.
+    Synonyms come from the table that this library ships. The attack ends before the substitution that would change more
+    than a quarter of the words; the paper makes it and stops after it, which its release counts as a failure, and the
+    release makes none at all, not even of a changed word, once a quarter is changed. over_limit=pass, ours, takes the
+    next best instead. 'free', which is ours, exchanges any share of them, for words as far as TextFooler's, whatever
+    part of speech they are.
     Relations: HotFlip searches with a beam; A2T orders words by the gradient but asks about each synonym.
     """
 
@@ -91,8 +96,12 @@ class FGPM(Attack):
                 if cosine >= nearest and word != current[place]]
 
     def _first_allowed(self, problem: Problem, current: Words, proposals: Proposals) -> Steps[Words | None]:
+        limit = FewWords(most=self.options.max_words, share=self.options.max_share, round_down=self.round_down)
         for place, word in proposals:
-            allowed = yield from self.moves.allowed(problem, [current.replaced(place, word)], current)
+            changed = current.replaced(place, word)
+            if self.options.over_limit == "end" and not limit.allows(changed, problem.original):
+                return None
+            allowed = yield from self.moves.allowed(problem, [changed], current)
             if allowed:
                 return allowed[0]
         return None

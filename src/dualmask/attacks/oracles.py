@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dualmask.attacks.problem import Anew, Row
+from dualmask.attacks.problem import Anew, LoggedRow, Row
 from dualmask.models.victim import Victim, checked
 from dualmask.text.encoding import characters, readable
 from dualmask.text.examples import Text
@@ -21,7 +21,7 @@ WHOLE = 1 << 40  # no limit: the oracle packs by itself
 
 
 class VictimOracle:
-    """Rows of probabilities."""
+    """Rows of probabilities; of a victim that tells logarithms, with these."""
 
     memory = 0  # a defence with fresh noise must be asked each time; a problem remembers its own texts
 
@@ -34,7 +34,12 @@ class VictimOracle:
 
     def answers(self, items: Sequence[Text | Anew]) -> list[Row]:
         texts = list(map(plain, items))
-        rows = checked(self.victim.probabilities(texts), len(texts), classes=len(self.victim.labels))
+        classes = len(self.victim.labels)
+        if self.victim.logged:
+            logs = self.victim.log_probabilities(texts)
+            checked(np.exp(logs), len(texts), classes=classes)
+            return [LoggedRow.of(row) for row in logs.tolist()]
+        rows = checked(self.victim.probabilities(texts), len(texts), classes=classes)
         return [tuple(row) for row in rows.tolist()]
 
 

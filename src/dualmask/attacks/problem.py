@@ -4,7 +4,7 @@
 import random
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from math import inf, log
+from math import exp, inf, log
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -17,6 +17,26 @@ T = TypeVar("T")
 FAR = 1 << 62  # queries: no limit
 NOTHING = 1e-38  # a probability of 0, as servers that round it off give it; less than a network gives
 Row: TypeAlias = tuple[float, ...]  # the victim's probabilities for one text
+
+
+class LoggedRow(tuple[float, ...]):
+    """Such probabilities with their natural logarithms, which differ where these are all 0 or all 1."""
+
+    logs: Row
+
+    @classmethod
+    def of(cls, logs: Sequence[float]) -> "LoggedRow":
+        found = cls(map(exp, logs))
+        found.logs = tuple(logs)
+        return found
+
+    def others(self, label: int) -> float:
+        """The logarithm of what the classes but this one have together."""
+        beside = self.logs[:label] + self.logs[label + 1:]
+        if not beside:
+            return log(NOTHING)
+        most = max(beside)
+        return most + log(sum(exp(one - most) for one in beside))
 
 
 class Question(NamedTuple):
@@ -209,14 +229,22 @@ class Problem:
         return self._known.get(words.text)
 
     def loss(self, row: Row) -> float:
-        """What is missing from the true label's probability."""
+        """What is missing from the true label's probability: what the others have, whose last digits 1 - p loses."""
+        if isinstance(row, LoggedRow):
+            return exp(row.others(self.label))
         return 1 - row[self.label]
+
+    def belief(self, row: Row) -> float:
+        """The true label's probability, to compare and subtract; less 1 where its last digits are known."""
+        return -self.loss(row) if isinstance(row, LoggedRow) else row[self.label]
 
     def score(self, row: Row) -> float:
         """The odds against the true label, as a logarithm: in the order of the loss, but a network's noise is the same
         everywhere on this scale, so a victim that is very sure of itself does not drown in it."""
         if self.terms.tolerance == 0:
             return self.loss(row)
+        if isinstance(row, LoggedRow):
+            return row.others(self.label) - row.logs[self.label]
         others = sum(row[:self.label]) + sum(row[self.label + 1:])  # 1 - p would be 0 long before this is
         return log(max(others, NOTHING)) - log(max(row[self.label], NOTHING))
 

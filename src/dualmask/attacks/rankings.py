@@ -47,7 +47,7 @@ def by_sentences(problem: Problem, moves: Moves) -> Steps[list[int]]:
     rows = yield from problem.probe([text.deleted(place) for place in places])
     scores = [problem.score(row) for row in rows]
     order: list[int] = []
-    for rank in problem.order([row[problem.label] for row in alone]):
+    for rank in problem.order([problem.belief(row) for row in alone]):
         start, end = spans[rank]
         here = [place for place, _ in enumerate(scores) if start <= text.spans[places[place]][0] < end]
         order += [places[here[best]] for best in problem.order([scores[place] for place in here])]
@@ -91,7 +91,7 @@ def by_prefixes(problem: Problem, moves: Moves, *, tail_weight: float = 1.0) -> 
     heads = [Words(text.text[:end], rule=text.rule) for _, end in text.spans]
     tails = [Words(text.text[start:], rule=text.rule) for start, _ in text.spans]
     rows = yield from problem.probe([*heads, *tails, Words("", rule=text.rule)])
-    right = [row[problem.label] for row in rows]
+    right = [problem.belief(row) for row in rows]
     right += [right[-1] if right else 0.0] * (2 * len(text) + 1 - len(right))  # the budget may have ended
     head, tail, empty = right[:len(text)], right[len(text):-1], right[-1]
     scores = [head[place] - (head[place - 1] if place else empty)

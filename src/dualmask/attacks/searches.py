@@ -10,6 +10,7 @@ from dualmask.attacks.rankings import Ranking, salient_choices
 from dualmask.text.words import Words
 
 SAME = 1e-6  # similarities nearer than this are equal
+FARTHEST = 700.0  # log-odds whose odds are a number still
 
 
 def greedy(problem: Problem, moves: Moves, ranking: Ranking) -> Steps[Answer]:
@@ -114,7 +115,9 @@ def _changed(problem: Problem, moves: Moves, members: Sequence[Answer]) -> Steps
 
 def _child(problem: Problem, parents: Sequence[Answer]) -> Answer:
     """One parent with words of another, where their numbers of words allow it; its score is its better half's."""
-    weights = [exp(parent.score) for parent in parents]
+    best = max(parent.score for parent in parents)
+    shift = best if abs(best) > FARTHEST else 0.0  # or every weight would be 0, or more than a number can be
+    weights = [exp(parent.score - shift) for parent in parents]
     one, other = (parents[problem.streams.drawn(weights)] for _ in range(2))
     words = one.words
     if len(words) == len(other.words):

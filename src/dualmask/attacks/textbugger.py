@@ -39,9 +39,13 @@ class TextBugger(Attack):
     Deviations: 'textattack-0.3.11' ranks words by deletion over the whole text, measures the angle, and after an
     inserted space goes on with places that are off by one, all as TextAttack does; 'paper' ranks sentences first, then
     their words, tries keyboard neighbours too, measures the cosine and follows its words, but keeps sentences that
-    alone get another label, and ranks pairs of texts by deletion. Its white-box ranking is ranking=gradient. Synonyms
-    and sentence vectors are this library's (see TextFooler's card). 'textdefender-2021' has no bugs in letters at all,
-    but 50 synonyms, and ranks by [UNK].
+    alone get another label, and ranks pairs of texts by deletion. Its white-box ranking is ranking=gradient: the paper
+    sorts words by dF_y / dx_i, the entry of the Jacobian for the label's probability p and the i-th word. Here a word
+    is a vector, the mean over its pieces, and its entry the sum of absolute values, as in TextAttack's gradient
+    ranking; the derivative is that of the log-odds, 1 / (p (1 - p)) times p's for all words of a text, which leaves
+    their order. Words whose sums differ by less than 0.01 % of the largest keep the text's order. The 5 nearest words
+    are of counter-fitted vectors, the paper's of GloVe alone; synonyms and sentence vectors are this library's (see
+    TextFooler's card). 'textdefender-2021' has no bugs in letters at all, but 50 synonyms, and ranks by [UNK].
     Relations: DeepWordBug with more kinds of edits and a check of the meaning.
     """
 

@@ -2,39 +2,38 @@
 """Scores that an attack sees: a classifier that is far too sure, or shows votes alone, hides its slope, no faults."""
 
 from collections.abc import Sequence
+from math import log, log1p
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+import torch
+from numpy.typing import ArrayLike
 
 from dualmask.classifier import DefendedClassifier
 from dualmask.errors import DataError
-from dualmask.models.victim import ClassifierVictim, Rows, Victim, checked
+from dualmask.evaluation.records import TEMPERATURES
+from dualmask.models.victim import ClassifierVictim, Rows, Victim, finite
 from dualmask.text.columns import Text
 
-SMALLEST = 1e-30  # a probability of 0, as its logarithm needs it
-RANGE = (0.05, 20.0)  # temperatures looked at; a fit at an end says that the classifier is no good on these data
 
-
-def tempered(rows: ArrayLike, temperature: float) -> Rows:
-    """Each row's logits divided by the temperature; no row's largest class changes."""
-    logits = np.log(np.maximum(np.asarray(rows, dtype=np.float64), SMALLEST)) / temperature
-    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-    found: Rows = powers / powers.sum(axis=1, keepdims=True)
+def tempered(logarithms: ArrayLike, temperature: float) -> Rows:
+    """Each row of log-probabilities divided by the temperature, as the same; no row's largest class changes."""
+    logits = np.asarray(logarithms, dtype=np.float64) / temperature
+    found: Rows = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
     return found
 
 
-def fit_temperature(rows: ArrayLike, labels: Sequence[int]) -> float:
+def fit_temperature(logarithms: ArrayLike, labels: Sequence[int]) -> float:
     """The temperature under which the labels are likeliest; there is one such, found by golden section."""
-    given = np.asarray(rows, dtype=np.float64)
+    given = np.asarray(logarithms, dtype=np.float64)
     if not len(labels) or given.ndim != 2 or len(given) != len(labels):
-        raise DataError(f"a temperature needs one row of probabilities for each label; got the shape {given.shape} and "
-                        f"{len(labels)} labels.")
+        raise DataError(f"a temperature needs one row of log-probabilities for each label; got the shape {given.shape} "
+                        f"and {len(labels)} labels.")
     places = np.arange(len(labels)), np.asarray(labels)
 
     def loss(exponent: float) -> float:
-        return -float(np.log(np.maximum(tempered(given, float(np.exp(exponent)))[places], SMALLEST)).mean())
+        return -float(tempered(given, float(np.exp(exponent)))[places].mean())
 
-    low, high = np.log(RANGE)
+    low, high = np.log(TEMPERATURES)
     golden = (np.sqrt(5) - 1) / 2
     for _ in range(60):
         left, right = high - golden * (high - low), low + golden * (high - low)
@@ -43,7 +42,12 @@ def fit_temperature(rows: ArrayLike, labels: Sequence[int]) -> float:
 
 
 class Tempered(Victim):
-    """A victim whose scores were cooled or warmed; its decisions are its own."""
+    """A victim whose scores were cooled or warmed; its decisions are its own.
+
+    It tells logarithms, so that an attack sees every difference, however sure the victim is.
+    """
+
+    logged = True
 
     def __init__(self, victim: Victim, temperature: float) -> None:
         self.victim, self.temperature = victim, temperature
@@ -51,8 +55,12 @@ class Tempered(Victim):
         self.rows, self.unknown, self.fresh, self.cost = victim.rows, victim.unknown, victim.fresh, victim.cost
         self.judge = victim.judge
 
-    def probabilities(self, texts: Sequence[Text]) -> NDArray[np.float64]:
-        return tempered(checked(self.victim.probabilities(texts), len(texts)), self.temperature)
+    def probabilities(self, texts: Sequence[Text]) -> Rows:
+        found: Rows = np.exp(self.log_probabilities(texts))
+        return found
+
+    def log_probabilities(self, texts: Sequence[Text]) -> Rows:
+        return tempered(self.victim.log_probabilities(texts), self.temperature)
 
     def describe(self) -> str:
         return f"{self.victim.describe()} at temperature {self.temperature}"
@@ -70,13 +78,19 @@ class Revealed(ClassifierVictim):
         self.defended = classifier
 
     def probabilities(self, texts: Sequence[Text]) -> Rows:
+        found: Rows = np.exp(self.log_probabilities(texts))
+        return found
+
+    def log_probabilities(self, texts: Sequence[Text]) -> Rows:
         table = self.defended.logits(texts)  # (views, texts, classes)
-        shares = self.defended.defence.combine(table).softmax(dim=1)
+        shares = self.defended.defence.combine(table).double().log_softmax(dim=1)
+        views = table.double().log_softmax(dim=2)
+        asked = (~views[..., :1].isnan()).sum(dim=0)
+        behind = views.nan_to_num(nan=-torch.inf).logsumexp(dim=0) - asked.double().log()
         part = 0.5 / self.defended.defence.views  # half of what one vote counts
-        found = (1 - part) * shares + part * table.softmax(dim=2).nanmean(dim=0)
+        found = torch.logaddexp(log1p(-part) + shares, log(part) + behind)
         same = found.argmax(dim=1, keepdim=True) == shares.argmax(dim=1, keepdim=True)
-        rows: Rows = found.where(same, shares).double().numpy()
-        return rows
+        return finite(found.where(same, shares).numpy())
 
     def describe(self) -> str:
         return f"{super().describe()} with its views' probabilities"

@@ -78,7 +78,7 @@ def withstood(classifier: DefendedClassifier, text: Text, *, changes: int, passe
                 if not shown.masks.gather(1, edited).all():
                     return Withstood(predicted, size - 1, len(places), asked, "in sight")
                 asked += len(sets)
-                if (classifier.network(shown).argmax(dim=1) != predicted).any():
+                if (classifier.defence.answer(classifier.network, shown).argmax(dim=1) != predicted).any():
                     return Withstood(predicted, size - 1, len(places), asked, "flipped")
     return Withstood(predicted, min(changes, len(places)), len(places), asked, "all tried")
 

@@ -4,12 +4,13 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from math import log
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dualmask.classifier import DefendedClassifier
-from dualmask.models.victim import ClassifierVictim, checked
+from dualmask.models.victim import ClassifierVictim, Rows, Victim, checked
 from dualmask.results import AttackResult, Outcome
 from dualmask.text.columns import Text
 
@@ -21,20 +22,31 @@ class Averaged(ClassifierVictim):
     """The mean over several draws of the defence's noise (expectation over transformation); each draw is a query.
 
     It guides the search. What is right before and after is the defence's own decision, not that of an ensemble.
+    asked: what is seen of each draw, if it is not the defence's own answer.
     """
 
-    def __init__(self, classifier: DefendedClassifier, draws: int) -> None:
+    def __init__(self, classifier: DefendedClassifier, draws: int, asked: Victim | None = None) -> None:
         super().__init__(classifier)
         self.defended, self.cost, self.judge = classifier, draws, ClassifierVictim(classifier)
+        self.asked = asked or self.judge
 
     def probabilities(self, texts: Sequence[Text]) -> NDArray[np.float64]:
         total = np.zeros((len(texts), len(self.labels)))
-        for row in drawn(self.defended, texts, range(self.cost)):
-            total += row
+        for number in range(self.cost):
+            with drawing(self.defended, number):
+                total += checked(self.asked.probabilities(texts), len(texts))
         return total / self.cost
 
+    def log_probabilities(self, texts: Sequence[Text]) -> Rows:
+        found = []
+        for number in range(self.cost):
+            with drawing(self.defended, number):
+                found.append(self.asked.log_probabilities(texts))
+        rows: Rows = np.logaddexp.reduce(found, axis=0) - log(self.cost)
+        return rows
+
     def describe(self) -> str:
-        return f"{super().describe()} averaged over {self.cost} draws"
+        return f"{self.asked.describe()} averaged over {self.cost} draws"
 
 
 class Still(ClassifierVictim):

@@ -9,13 +9,15 @@ from math import isfinite, nan
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from dualmask.attacks.base import Attack
 from dualmask.attacks.running import Assault, Watch, collected, digest, kept, predicted, rounded, sampled
 from dualmask.classifier import DefendedClassifier
 from dualmask.errors import OptionError
 from dualmask.evaluation.calibration import Revealed, Tempered, fit_temperature
 from dualmask.evaluation.noise import Averaged, Still, verified
-from dualmask.evaluation.records import TRANSFER, Cell, CellRecords, provenance
+from dualmask.evaluation.records import FITTED, TRANSFER, Cell, CellRecords, provenance
 from dualmask.models.victim import ClassifierVictim, Victim, check_classes
 from dualmask.options import check_least
 from dualmask.results import FAULTS, AttackResult, Outcome, ResultFile, Spans
@@ -55,16 +57,17 @@ def evaluate(
     if source is not None and out is not None and out.exists() and out.samefile(source.path):
         raise OptionError(f"{out} holds the texts that are to be replayed; give another file to write to.")
     chosen = [(place, examples[place]) for place in sampled(examples, protocol.samples, protocol.sample_seed)]
-    temperature = temperature_of(classifier, validation) if cell.scores == "calibrated" else 1.0
-    common = {**setting(cell, classifier, protocol, temperature=temperature),
+    victim = victim_of(cell, classifier, protocol)
+    if cell.scores == "calibrated":
+        victim = Tempered(victim, temperature_of(victim, validation))
+    common = {**setting(cell, classifier, protocol), **temperature_told(victim),
               "data": digest(examples), "about": {**provenance(), "training": dict(classifier.facts), **(about or {})}}
     opened = partial(ResultFile, out, resume=resume, overwrite=overwrite) if out else lambda header: None
     if source is not None and cell.mode in TRANSFER:
         made = source_results(cell, chosen, source)
         return replayed(classifier, made, opened(replay_header(classifier, source, common, len(made))),
                         draws=protocol.draws, watch=watch)
-    assault = Assault(victim_of(cell, classifier, protocol, temperature), attack, seed=protocol.attack_seed,
-                      measure=protocol.measure)
+    assault = Assault(victim, attack, seed=protocol.attack_seed, measure=protocol.measure)
     file = opened({**assault.header(), **common, "texts": len(chosen)})
     done = {one.index for one in file.done} if file else set()
     waiting = {number: example for number, example in chosen if number not in done}
@@ -85,34 +88,40 @@ def check_mode(cell: Cell, attack: Attack, source: CellRecords | None) -> None:
                           "'defence-aware'.")
 
 
-def setting(
-    cell: Cell, classifier: DefendedClassifier, protocol: Protocol, *, temperature: float,
-) -> dict[str, object]:
+def setting(cell: Cell, classifier: DefendedClassifier, protocol: Protocol) -> dict[str, object]:
     """What a header says besides the attack."""
     defence = classifier.defence
     noisy = defence.noise != "none"
     detector = {} if defence.threshold is None else {"threshold": defence.threshold}
     return {**detector, "cell": cell.as_dict(), "samples": protocol.samples, "sample_seed": protocol.sample_seed,
-            "temperature": temperature, "noise": defence.noise, "eot": protocol.eot if noisy else 1,
+            "noise": defence.noise, "eot": protocol.eot if noisy else 1,
             "draws": protocol.draws if noisy else 0, "passes": defence.pass_count, "source": None}
 
 
-def temperature_of(classifier: DefendedClassifier, validation: Sequence[Example]) -> float:
+def temperature_told(victim: Victim) -> dict[str, object]:
+    """What a header says of it; raw scores are those of temperature 1."""
+    if isinstance(victim, Tempered):
+        return {"temperature": victim.temperature, "temperature_fitted_on": FITTED}
+    return {"temperature": 1.0}
+
+
+def temperature_of(victim: Victim, validation: Sequence[Example]) -> float:
+    """Fitted on what the attack sees: other scores, such as votes without the views behind them, have another."""
     if not validation:
         raise OptionError("calibrated scores need validation data to fit the temperature on; none was given.")
-    rows = classifier.predict([example.text for example in validation], early=False).probabilities
-    return fit_temperature(rows.numpy(), [example.label for example in validation])
+    rows = [victim.log_probabilities([example.text for example in validation[start:start + victim.rows]])
+            for start in range(0, len(validation), victim.rows)]
+    return fit_temperature(np.concatenate(rows), [example.label for example in validation])
 
 
-def victim_of(cell: Cell, classifier: DefendedClassifier, protocol: Protocol, temperature: float) -> Victim:
+def victim_of(cell: Cell, classifier: DefendedClassifier, protocol: Protocol) -> Victim:
+    """Whom the attack asks, before any temperature."""
     defence, victim = classifier.defence, ClassifierVictim(classifier)
     if cell.scores == "still":
-        victim = Still(classifier, protocol.eot)
-    elif defence.noise != "none" and protocol.eot > 1:
-        victim = Averaged(classifier, protocol.eot)
-    elif cell.scores == "calibrated" and defence.views > 1:
+        return Still(classifier, protocol.eot)
+    if cell.scores == "calibrated" and defence.views > 1:
         victim = Revealed(classifier)
-    return victim if temperature == 1.0 else Tempered(victim, temperature)
+    return Averaged(classifier, protocol.eot, victim) if defence.noise != "none" and protocol.eot > 1 else victim
 
 
 # What is told of each text besides the attack's own account
@@ -190,7 +199,7 @@ def replay_header(
     classifier: DefendedClassifier, source: CellRecords, common: Mapping[str, object], texts: int,
 ) -> dict[str, object]:
     """The attack as the source tells it, and the classifier that is shown its texts."""
-    own = (*common, "texts", "victim", "defence", "threshold")
+    own = (*common, "texts", "victim", "defence", "threshold", "temperature_fitted_on")
     same = {key: value for key, value in source.header.items() if key not in own}
     return {**same, **common, "source": source_mark(source), "texts": texts,
             "victim": ClassifierVictim(classifier).describe(),

@@ -35,6 +35,8 @@ Scores = Literal[  # what the attack sees
 ]
 SCORE_WORDS: Mapping[str, str] = {"raw": "", "calibrated": "calibrated scores", "still": "draws held still"}
 MODES: tuple[Mode, ...] = get_args(Mode)
+TEMPERATURES = (0.05, 20.0)  # that are looked at; a fit at an end says that none makes the scores honest
+FITTED = "the scores attacked"  # what a header says that the temperature was fitted on; of before, nothing
 NAME = re.compile(rf"(?:[\w+-]+\.){{4}}(?:{'|'.join(MODES)})\.-?[0-9]+(?:\.[a-z]+)?\.jsonl")  # of a cell's file
 TRANSFER: tuple[Mode, ...] = ("transfer", "transfer-successful")
 RECORDS = "records"  # of a run's folder: its files of records

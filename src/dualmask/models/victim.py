@@ -27,6 +27,7 @@ from dualmask.text.encoding import Encode
 from dualmask.text.examples import Text
 
 Rows = NDArray[np.float64]  # (texts, classes)
+ZERO = 1e-30  # what a probability of 0 counts as where its logarithm is needed
 SUM_TOLERANCE = 1e-2  # victims in bfloat16 miss 1 by so much
 ADDRESS = re.compile(r"https?://[^\x00-\x20\x7f\s/?#]+(?:[/?#][!-~]*)?")  # behind the host no space, and ASCII alone
 RETRIED = (408, 425, 429, 500, 502, 503, 504)  # answers of a server that may answer later
@@ -51,11 +52,16 @@ class Victim(ABC):
     unknown: str = "[UNK]"  # what it reads as an unknown word
     fresh: bool = False  # it draws new noise for each answer
     cost: int = 1  # queries behind each answer
+    logged: bool = False  # attacks are told logarithms besides, so that they see differences near 0 and 1
     judge: "Victim | None" = None  # who decides what counts as fooled, where this one only guides the search
 
     @abstractmethod
     def probabilities(self, texts: Sequence[Text]) -> ArrayLike:
         """(texts, classes); every row sums to 1."""
+
+    def log_probabilities(self, texts: Sequence[Text]) -> Rows:
+        """Their natural logarithms, (texts, classes); of a victim that only answers those of what it answers."""
+        return logarithms(self.probabilities(texts), len(texts))
 
     def describe(self) -> str:
         """Enough to notice that a run goes on against another victim."""
@@ -81,6 +87,9 @@ class Answers(Protocol):
     @property
     def probabilities(self) -> ArrayLike: ...
 
+    @property
+    def log_probabilities(self) -> ArrayLike | None: ...
+
 
 class ClassifierVictim(Victim):
     """A classifier of this library, its defence on. It packs by tokens itself, so it gets thousands of texts."""
@@ -96,6 +105,12 @@ class ClassifierVictim(Victim):
 
     def probabilities(self, texts: Sequence[Text]) -> ArrayLike:
         return self.classifier.predict(texts, early=False).probabilities  # an attack sees whole votes, not a part
+
+    def log_probabilities(self, texts: Sequence[Text]) -> Rows:
+        found = self.classifier.predict(texts, early=False)
+        if found.log_probabilities is None:
+            return logarithms(found.probabilities, len(texts))
+        return finite(found.log_probabilities)
 
     def describe(self) -> str:
         return f"classifier {self.classifier.fingerprint()}"
@@ -288,6 +303,18 @@ def checked(answer: ArrayLike, texts: int, *, classes: int = 0) -> Rows:
     if (rows < -SUM_TOLERANCE).any() or (abs(rows.sum(axis=1) - 1) > SUM_TOLERANCE).any():
         raise VictimError("the victim's rows are no probabilities: they don't sum to 1. Apply softmax to logits.")
     return rows
+
+
+def logarithms(answer: ArrayLike, texts: int) -> Rows:
+    """Of probabilities, of which those under ZERO count as that."""
+    rows: Rows = np.log(np.maximum(checked(answer, texts), ZERO))
+    return rows
+
+
+def finite(found: ArrayLike) -> Rows:
+    """Logarithms of probabilities; that of a class without a single vote, which has none, is the logarithm of ZERO."""
+    rows = np.asarray(found, dtype=np.float64)
+    return np.where(np.isneginf(rows), np.log(ZERO), rows)
 
 
 def check_classes(victim: Victim, examples: Sequence[tuple[Text, int]]) -> None:

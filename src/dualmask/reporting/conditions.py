@@ -2,9 +2,9 @@
 """Signs that numbers which stand side by side, or are averaged, were not measured alike."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from dualmask.evaluation.records import SCORE_WORDS, TRANSFER
+from dualmask.evaluation.records import FITTED, SCORE_WORDS, TEMPERATURES, TRANSFER
 from dualmask.options import whole_training
 from dualmask.reporting.entries import PLAIN, Entry, Key, Run, Worst, defence_options, plain_rows, training_facts
 from dualmask.reporting.findings import Finding, counted, named, options, setting
@@ -177,6 +177,46 @@ def other_options(entries: Entries) -> Iterator[Finding]:
                               f"{attack} ({rows[0].key.mode}, {rows[0].key.data}, {rows[0].key.encoder}) was run with "
                               f"{len(kinds)} different settings; its rows can't be compared.",
                               tuple(one.key for one in rows))
+
+
+def temperature_extreme(entries: Entries) -> Iterator[Finding]:
+    """Calibrated scores that no temperature of those looked at makes honest."""
+    for those, told in calibrated_with(entries, lambda run: temperature(run) in TEMPERATURES):
+        yield Finding("temperature at the end of its range", "caution",
+                      f"{told}, an end of the range that is looked at ({TEMPERATURES[0]:g} to {TEMPERATURES[1]:g}): "
+                      "the right one lies beyond, or it was fitted on other scores than the attack saw. The figures "
+                      "are hardly those of calibrated scores.", those)
+
+
+def temperature_of_others(entries: Entries) -> Iterator[Finding]:
+    """Records of before: of votes and draws the temperature was fitted on shares of votes alone, or on one draw."""
+    for those, told in calibrated_with(entries, lambda run: setting(run, "temperature_fitted_on") != FITTED and (
+            setting(run, "passes") not in (None, "1") or setting(run, "noise") in ("fresh", "text"))):
+        yield Finding("temperature of other scores", "caution",
+                      f"{told}, fitted on the defence's answers alone, while the attack saw more behind them: the "
+                      "probabilities of all views, or a mean of draws. For what it saw another temperature is right; "
+                      "measure these cells again.", those)
+
+
+def calibrated_with(
+    entries: Entries, doubtful: Callable[[Run], bool],
+) -> Iterator[tuple[tuple[Key, ...], str]]:
+    """Classifiers whose temperature in calibrated cells is doubtful: which cells, and how that begins in words."""
+    found: dict[tuple[str, str, str], dict[Key, dict[str, None]]] = {}
+    for one in entries:
+        wrong = [f"{temperature(run):g}" for run in one.runs if doubtful(run)] if one.key.scores == "calibrated" else []
+        if wrong:
+            found.setdefault(one.key[:3], {})[one.key] = dict.fromkeys(wrong)
+    for (data, encoder, defence), those in found.items():
+        values = " and ".join(dict.fromkeys(value for group in those.values() for value in group))
+        attacks = ", ".join(dict.fromkeys(key.attack for key in those))
+        yield tuple(those), (f"{defence} ({data}, {encoder}), calibrated scores, under {attacks}: their temperature is "
+                             f"{values}")
+
+
+def temperature(run: Run) -> float:
+    value = setting(run, "temperature")
+    return float(value) if isinstance(value, int | float) else 1.0
 
 
 def stand_ins(entries: Entries) -> Iterator[Finding]:

@@ -17,6 +17,8 @@ from dualmask.reporting.conditions import (
     short_worst,
     sources_differ,
     stand_ins,
+    temperature_extreme,
+    temperature_of_others,
     texts_differ,
 )
 from dualmask.reporting.entries import PLAIN, Entry, Key, Share, Worst, plain_rows
@@ -46,7 +48,7 @@ def find_doubts(entries: Entries, worst: Sequence[Worst], reported: ReportedTabl
         found += compare(whole)
     for look in (adaptive_missing, aware_missing, like_plain, small_samples, single_seeds, unfinished, seeds_differ,
                  never_begun, trained_otherwise, best_at_the_end, texts_differ, sources_differ, several_plain,
-                 mixed_presets, other_options, stand_ins):
+                 mixed_presets, other_options, temperature_extreme, temperature_of_others, stand_ins):
         found += look(entries)
     found += [*short_worst(entries, worst), *disputed(worst, entries)]
     found += [*under_reported(entries, reported), *odd_reports(entries, reported)]
