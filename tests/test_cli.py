@@ -123,22 +123,16 @@ def test_what_is_told_of_data_and_defence_before_and_after_training(
         assert explains(classifier, data) is told, name
 
 
-def test_help_answers_at_once_without_the_heavy_libraries() -> None:
+def test_help_answers_without_the_heavy_libraries() -> None:
+    """They are what takes seconds to import."""
     check = ("import sys\nfrom dualmask.cli import main\n"
              "try:\n    main()\nexcept SystemExit:\n    pass\n"
              "heavy = {'torch', 'transformers', 'datasets', 'pyarrow', 'huggingface_hub', 'accelerate', 'numpy'}\n"
              "sys.exit(repr(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)")
     for arguments in (["--help"], ["train", "--help"], ["predict", "--help"], ["--version"]):
-        seconds = []
-        for _ in range(3):
-            started = time.perf_counter()
-            command = [sys.executable, "-c", check, *arguments]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            seconds.append(time.perf_counter() - started)
-            assert done.returncode == 0, done.stderr
-            if seconds[-1] < 1:  # one quick answer proves it; slow ones may be the machine's fault
-                break
-        assert min(seconds) < 1
+        command = [sys.executable, "-c", check, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
 
 
 def test_version_and_no_arguments(run: Run) -> None:

@@ -596,9 +596,9 @@ def test_a_hundred_thousand_records_make_a_small_page_soon() -> None:
              for seed in range(5)]
     report = built(given)
     assert report.records == 100_000
-    start = time.perf_counter()
+    started = time.process_time()
     page = html(report)
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - started < 10
     assert len(page.encode()) < 3_000_000
 
 
