@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from dualmask.errors import OptionError, did_you_mean
 
 T = TypeVar("T")
+JUDGING_ATTACK = "deepwordbug"  # of epochs, for keep=robust: cheap, and in need of no other model
 
 
 def make_options(kind: type[T], given: Mapping[str, object]) -> T:

@@ -12,7 +12,7 @@ from dualmask.attacks.problem import Answer, Problem, Steps
 from dualmask.attacks.rankings import Ranking, by_chance, by_saliency
 from dualmask.attacks.searches import greedy, in_turn
 from dualmask.attacks.transformations import Neighbours, WordNetSynonyms
-from dualmask.cards import Paper, Preset
+from dualmask.cards import Paper, Preset, Source
 from dualmask.options import came_later, least
 
 
@@ -49,6 +49,8 @@ class PWWS(Attack):
     paper: ClassVar[Paper | None] = Paper(
         "Generating Natural Language Adversarial Examples through Probability Weighted Word Saliency",
         "Ren, Deng, He, Che", "ACL 2019", "ACL P19-1103")
+    synonym_tables: ClassVar[tuple[Source, ...]] = (
+        Source("wordnet", when={"source": ("wordnet",)}), Source("{synonyms}", when={"source": ("vectors",)}))
     Options = PWWSOptions
     presets: ClassVar = {
         "textattack-0.3.11": Preset({}),

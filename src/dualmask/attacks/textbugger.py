@@ -14,7 +14,7 @@ from dualmask.attacks.problem import Answer, Problem, Steps
 from dualmask.attacks.rankings import Ranking, by_chance, by_deletion, by_gradient, by_sentences, by_unknown
 from dualmask.attacks.searches import greedy
 from dualmask.attacks.transformations import LetterEdit, LookAlikes, Neighbours, deleted, mistyped, spaced, swapped
-from dualmask.cards import Paper, Preset
+from dualmask.cards import Paper, Preset, Source
 from dualmask.models.victim import Victim
 from dualmask.options import least
 
@@ -50,6 +50,7 @@ class TextBugger(Attack):
     paper: ClassVar[Paper | None] = Paper(
         "TextBugger: Generating Adversarial Text Against Real-world Applications", "Li, Ji, Du, Li, Wang",
         "NDSS 2019", "arXiv:1812.05271")
+    synonym_tables: ClassVar[tuple[Source, ...]] = (Source("{synonyms}"),)
     Options = TextBuggerOptions
     presets: ClassVar = {
         "textattack-0.3.11": Preset({}),

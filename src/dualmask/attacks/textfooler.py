@@ -13,7 +13,7 @@ from dualmask.attacks.problem import Answer, Problem, Steps
 from dualmask.attacks.rankings import Ranking, by_chance, by_deletion
 from dualmask.attacks.searches import greedy
 from dualmask.attacks.transformations import Neighbours
-from dualmask.cards import Paper, Preset
+from dualmask.cards import Paper, Preset, Source
 from dualmask.options import came_later, least
 
 
@@ -48,6 +48,7 @@ class TextFooler(Attack):
     paper: ClassVar[Paper | None] = Paper(
         "Is BERT Really Robust? A Strong Baseline for Natural Language Attack on Text Classification and Entailment",
         "Jin, Jin, Zhou, Szolovits", "AAAI 2020", "arXiv:1907.11932")
+    synonym_tables: ClassVar[tuple[Source, ...]] = (Source("{synonyms}"),)
     Options = TextFoolerOptions
     presets: ClassVar = {
         "textattack-0.3.11": Preset({}),
