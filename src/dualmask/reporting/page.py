@@ -20,8 +20,7 @@ from dualmask.reporting.page_tables import (
     stands_on,
 )
 from dualmask.reporting.report import Line, Report, Table
-from dualmask.reporting.report_tables import table_title
-from dualmask.reporting.reported import CAUTION
+from dualmask.reporting.report_tables import cautions, table_title
 from dualmask.reporting.specimens import card, specimens
 
 EXAMPLES = {"adaptive": 12, "defence-aware": 6}  # of a table; of other modes fewer
@@ -190,14 +189,14 @@ def doubts(report: Report) -> str:
 def tables(report: Report) -> str:
     parts = []
     for table in report.tables:
-        content = main_table(table, report.doubted(table))
+        content = main_table(table, cautions(report, table))
         tests = paired_table(table)
         more = f"<details><summary>What the attacks cost</summary>{cost_table(table)}</details>"
         if tests:
             more += f"<details><summary>Paired tests against plain</summary>{tests}</details>"
         parts.append(f"<h3>{shown(table_title(table))}</h3>\n{content}{more}\n")
     if any(line.gaps or line.clean_gap for table in report.tables for line in table.lines):
-        parts.append(f'<p class="notes">Reported: {shown(report.reported.source)}. {shown(CAUTION)}</p>\n')
+        parts.append(f'<p class="notes">Reported: {shown(report.reported.source)}. {shown(report.caution)}</p>\n')
     return "".join(parts)
 
 
