@@ -633,8 +633,9 @@ def test_a_doubt_comes_and_stays_away(name: str) -> None:
 
 
 def test_every_doubt_has_its_example() -> None:
-    source = "".join((Path(__file__).parents[1] / "src/dualmask/reporting" / name).read_text(encoding="utf-8")
-                     for name in ("doubts.py", "findings.py", "conditions.py", "training_doubts.py", "attack_doubts.py"))
+    names = ("doubts.py", "findings.py", "conditions.py", "training_doubts.py", "attack_doubts.py")
+    folder = Path(__file__).parents[1] / "src" / "dualmask" / "reporting"
+    source = "".join((folder / name).read_text(encoding="utf-8") for name in names)
     told = re.findall(r'Finding\(\s*"([^"]+)"', source) + re.findall(r'^\s+\("([^"]+)", "attacks', source, re.M)
     told += re.findall(r'^    "\w+": \("(an [^"]+)", "', source, re.M)
     assert set(told) == set(DOUBTS)
