@@ -358,6 +358,22 @@ def test_a_cell_of_several_tiers_has_the_same_settings_in_each() -> None:
                 found[task.cell.file_name] = settings
 
 
+@pytest.mark.shared
+@pytest.mark.usefixtures("shared")
+@pytest.mark.parametrize(("name", "epochs"), [("training_mr", {10}), ("training_ag_news", {4})])
+def test_presets_of_releases_select_as_these_did_and_the_other_rows_alike(name: str, epochs: set[int]) -> None:
+    rows = {job.defence.name: job for job in make_plan(read_grid(ROOT / "experiments" / f"{name}.toml")).jobs}
+    assert {one: rows[one].training.keep for one in ("fat", "adfar", "floodingx") if one in rows} == dict.fromkeys(
+        {"fat", "adfar", "floodingx"} & rows.keys(), "last")
+    own = [job for job in rows.values() if job.defence.preset == "recommended"]
+    assert len(own) >= 3 and {(job.training.patience, job.training.keep) for job in own} == {(0, "robust")}
+    assert {job.training.epochs for job in own} == epochs
+    if name == "training_mr":
+        assert rows["fat"].training.epochs == 30
+        assert all(len(DEFENCES[job.defence.defence].presets) == 1 for job in own if job.defence.defence not in (
+            "ddm", "ddm+freelb++"))
+
+
 BESIDE = sorted(path.stem for path in (ROOT / "experiments").glob("*.toml") if path.stem not in ("votes", "theory"))
 
 
