@@ -28,9 +28,9 @@ def newer_profiles(entries: Entries, reported: ReportedTable) -> Iterator[Findin
         ways = sorted(found, key=lambda how: -how.count(","))
         told = "; ".join(f"{', '.join(found[how])}: {how}" for how in ways)
         yield Finding("profile newer than the reported figure", "caution",
-                      f"Attacks are set otherwise than by {reported.profile.preset}, the profile of the time from "
-                      f"which the reported figures beside ours are ({told}). Who tries fewer candidates finds less, so "
-                      "that ours may be too high beside them. Until they are run again by that profile, the two do not "
+                      f"Attacks are set otherwise than by {reported.profile.preset}, the profile of the time in "
+                      f"which the reported figures were made ({told}). Who tries fewer candidates finds less, so that "
+                      "ours may be too high beside them. Until they are run again by that profile, the two do not "
                       "compare.",
                       tuple(key for how in ways for keys in found[how].values() for key in keys))
 

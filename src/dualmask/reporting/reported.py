@@ -70,10 +70,13 @@ class ReportedTable:
         return next((one for one in self.cells if (one.data, one.defence, one.attack) == place), None)
 
     def beside(self, one: Entry) -> Reported | None:
-        """The cell that a measured figure stands beside. Whatever its column is called, an attack that is set as at
-        that time is the reported one."""
+        """The cell that a measured figure stands beside."""
+        return self.find(one.key.data, one.method, self.attack_of(one))
+
+    def attack_of(self, one: Entry) -> str:
+        """Whatever its column is called, an attack that is set as at that time is the reported one."""
         same = self.profile is not None and one.attack_preset == self.profile.preset
-        return self.find(one.key.data, one.method, one.recipe if same else one.key.attack)
+        return one.recipe if same else one.key.attack
 
     def apart(self, one: Entry) -> str:
         """How an attack whose figure stands beside a reported one is set otherwise."""
