@@ -726,6 +726,8 @@ def test_rows_that_do_not_compare_are_named_beside_every_table_of_rows() -> None
     for render in (markdown, html, latex, short_table, restoring_table):
         assert told.split("; one")[0] in render(report(*rows)), render
     assert told in markdown(report(*rows)) and "as they stand" not in markdown(report(trained("plain")))
+    head, even = (html(report(*cells)).split("<nav")[0] for cells in (rows, rows[:1]))
+    assert "compare as they stand</a>" in head and "as they stand" not in even
 
 
 def test_an_attack_that_learns_nothing_from_its_ranking_is_told_with_both_figures() -> None:

@@ -118,8 +118,8 @@ def reported(gap: Gap | None) -> str:
     if gap is None:
         return ""
     mark = ' <b class="far" title="outside two deviations or the interval">far off</b>' if gap.far else ""
-    older = f', <span title="{shown(gap.older)}">older profile</span>' if gap.older else ""
-    return (f'<small class="reported">paper {gap.reported:.1f}{older}</small>'
+    older = f'<small class="reported" title="{shown(gap.older)}">older profile</small>' if gap.older else ""
+    return (f'<small class="reported">paper {gap.reported:.1f}</small>{older}'
             f'<small class="reported">{gap.difference:+.1f}{mark}</small>')
 
 
