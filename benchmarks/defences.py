@@ -19,6 +19,7 @@ from dualmask.evaluation.certified_records import read_certificates, summarise
 from dualmask.evaluation.detection import detection
 from dualmask.evaluation.metrics import robustness
 from dualmask.evaluation.records import CellRecords, read_cells
+from dualmask.reporting.entries import entries
 from dualmask.reporting.reported import load_reported
 
 ENOUGH = 0.9
@@ -31,6 +32,8 @@ def row(one: CellRecords) -> dict[str, object]:
     found: dict[str, object] = {
         **one.cell.as_dict(), "texts": counts.texts, "right": counts.right, "held": counts.right - counts.flipped,
         "gpu": hardware.get("gpu")}
+    if (beside := load_reported().attack_of(*entries([one]))) != one.cell.attack:
+        found["reported_as"] = beside
     if counts.undone:
         found["undone"] = counts.undone
     if (wanted := one.header.get("samples")) != counts.texts and one.cell.mode == "adaptive":
@@ -78,16 +81,18 @@ def table(file: Path, grid: str) -> Iterator[str]:
     attacks, kinds = sorted({key[2] for key in found}), sorted(
         {key[3:] for key in found if "-" not in key[3]}, key=lambda kind: (kind[1] != "raw", kind))
     reported = load_reported()
-    printed = [attack for attack in attacks if any(cell.attack == attack for cell in reported.cells)]
+    names = {key[2]: one.get("reported_as", key[2]) for key, one in found.items()}
+    printed = [attack for attack in attacks if any(cell.attack == names[attack] for cell in reported.cells)]
     for data in sorted({key[0] for key in found}):
-        names = ["defence", "texts", "clean", *(
+        heads = ["defence", "texts", "clean", *(
             f"{mode if scores == 'raw' else scores} `{attack}`" for mode, scores in kinds for attack in attacks)]
-        names += ["reported " + " / ".join(f"`{attack}`" for attack in printed)]
-        yield f"\n{data}\n\n| {' | '.join(names)} |\n|{'---|' * len(names)}"
+        heads += ["reported " + " / ".join(f"`{attack}`" for attack in printed)]
+        yield f"\n{data}\n\n| {' | '.join(heads)} |\n|{'---|' * len(heads)}"
         for defence in sorted({key[1] for key in found if key[0] == data}, key=lambda name: (name != "plain", name)):
             first = found[data, defence, attacks[0], "adaptive", "raw"]
             told = [percent(found.get((data, defence, attack, *kind))) for kind in kinds for attack in attacks]
-            beside = [(one := reported.find(data, defence, attack)) and f"{one.robust:.1f}" for attack in printed]
+            beside = [(one := reported.find(data, defence, names[attack])) and f"{one.robust:.1f}"
+                      for attack in printed]
             yield "| " + " | ".join([f"`{defence}`", str(first["texts"]), percent(first, "right"), *told,
                                      " / ".join(one or "-" for one in beside) if any(beside) else "-"]) + " |"
 

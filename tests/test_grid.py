@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from dualmask.attacks import ATTACKS, aware_of
+from dualmask.attacks import ATTACKS, aware_of, build_attack
 from dualmask.defences import DEFENCES, build_defence, preset_training
 from dualmask.errors import OptionError
 from dualmask.evaluation.grid import LISTS, Grid, read_grid
 from dualmask.evaluation.material import Material
 from dualmask.evaluation.plan import make_plan
 from dualmask.evaluation.standing import settings_of
+from dualmask.reporting.reported import load_reported
 
 Write = Callable[[str], Path]
 ROOT = Path(__file__).parents[1]
@@ -329,7 +330,7 @@ def test_the_tiers_of_the_table_go_from_breadth_to_depth() -> None:
 
 @pytest.mark.shared
 @pytest.mark.usefixtures("shared")
-@pytest.mark.parametrize("name", [*TIERS, SCORES, "mr", "ag_news", "restore", "smoothing", "votes"])
+@pytest.mark.parametrize("name", [*TIERS, SCORES, "mr", "ag_news", "restore", "smoothing", "votes", "rankings"])
 def test_rows_of_a_table_have_one_budget_of_epochs_and_one_selection(name: str) -> None:
     """Whatever their presets say."""
     found: dict[str, set[tuple[object, ...]]] = {}
@@ -355,6 +356,50 @@ def test_a_cell_of_several_tiers_has_the_same_settings_in_each() -> None:
                 assert {**before, "samples": 0} == {**settings, "samples": 0}, task.cell.file_name
                 assert before["samples"] <= settings["samples"], task.cell.file_name  # type: ignore[operator]
                 found[task.cell.file_name] = settings
+
+
+@pytest.mark.shared
+@pytest.mark.usefixtures("shared")
+@pytest.mark.parametrize(("name", "epochs"), [("training_mr", {10}), ("training_ag_news", {4})])
+def test_presets_of_releases_select_as_these_did_and_the_other_rows_alike(name: str, epochs: set[int]) -> None:
+    rows = {job.defence.name: job for job in make_plan(read_grid(ROOT / "experiments" / f"{name}.toml")).jobs}
+    assert {one: rows[one].training.keep for one in ("fat", "adfar", "floodingx") if one in rows} == dict.fromkeys(
+        {"fat", "adfar", "floodingx"} & rows.keys(), "last")
+    own = [job for job in rows.values() if job.defence.preset == "recommended"]
+    assert len(own) >= 3 and {(job.training.patience, job.training.keep) for job in own} == {(0, "robust")}
+    assert {job.training.epochs for job in own} == epochs
+    if name == "training_mr":
+        assert rows["fat"].training.epochs == 30
+        assert all(len(DEFENCES[job.defence.defence].presets) == 1 for job in own if job.defence.defence not in (
+            "ddm", "ddm+freelb++"))
+
+
+BESIDE = sorted(path.stem for path in (ROOT / "experiments").glob("*.toml") if path.stem not in ("votes", "theory"))
+
+
+@pytest.mark.shared
+@pytest.mark.usefixtures("shared")
+@pytest.mark.parametrize("name", BESIDE)
+def test_what_stands_beside_reported_figures_has_the_profile_of_their_time(name: str) -> None:
+    """In columns that no record of another profile has; votes and theory have no reported figure beside them."""
+    reported = load_reported()
+    grid, attacks = read_grid(ROOT / "experiments" / f"{name}.toml"), {one.attack for one in reported.cells}
+    assert any(reported.name_of(one.name) in ("mr", "ag_news") for one in grid.data) and reported.profile
+    found = [one for one in grid.attacks if one.attack in {*attacks, "pwws"} and one.preset != "textdefender-2021"]
+    assert found and all(one.name not in ATTACKS and one.preset == reported.profile.preset for one in found)
+    for one in found:
+        made = build_attack(one.attack, preset=one.preset, options=one.options)
+        assert not reported.profile.apart(one.attack, made.options_as_dict())
+
+
+@pytest.mark.shared
+@pytest.mark.usefixtures("shared")
+def test_each_ranking_is_run_beside_words_by_chance() -> None:
+    grid = read_grid(ROOT / "experiments" / "rankings.toml")
+    pairs = {(one.attack, one.preset, dict(one.options).get("ranking", "usual")) for one in grid.attacks}
+    assert pairs == {(name, "textattack-0.3.10", ranking) for name in (
+        "deepwordbug", "textbugger", "pwws", "textfooler", "bertattack") for ranking in ("usual", "random")}
+    assert all(build_attack(one.attack, preset=one.preset, options=one.options) for one in grid.attacks)
 
 
 def test_a_defence_may_be_for_some_of_the_data(write: Write, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from dualmask.cli import app
 from dualmask.errors import DataError, OptionError
 from dualmask.evaluation.packing import BETWEEN, edits, pack
-from dualmask.evaluation.records import CellRecords, Mode, read_cells
+from dualmask.evaluation.records import Cell, CellRecords, Mode, read_cells
 from dualmask.reporting.comparison import compare
 from dualmask.reporting.page import examples, html
 from dualmask.reporting.report import build_report
@@ -230,6 +230,24 @@ def test_what_grids_ask_for_and_is_not_there_is_told(tmp_path: Path) -> None:
     longer = cell("+-" * 6, defence="few", header={"samples": 12, "texts": 12})
     pack([file, write(tmp_path / "more", longer)], again)
     assert read_cells(again).short == {}
+
+
+def test_what_no_grid_asks_for_any_more_is_not_missed(tmp_path: Path) -> None:
+    """Of packed files; a run's folder has the names of what was asked of it."""
+    there = cell("+-+-", header={"samples": 4})
+    old, new, run = (replace(there.cell, attack=name) for name in ("pwws", "pwws-0310", "bertattack"))
+    file, again = tmp_path / "a.jsonl.gz", tmp_path / "b.jsonl.gz"
+    pack([write(tmp_path / "run", there)], file, asked={there.cell: 9, old: 4})
+    (tmp_path / "folder").mkdir()
+    write(tmp_path / "folder" / "records", replace_cell(there, replace(there.cell, attack="textbugger")))
+    (tmp_path / "folder" / "grid.cells").write_text(f"{run.file_name}\n")
+    pack([file, tmp_path / "folder"], again, asked={new: 4})
+    found = read_cells(again)
+    assert set(found.missing) == {new.file_name, run.file_name} and found.short == {}
+
+
+def replace_cell(records: CellRecords, cell: Cell) -> CellRecords:
+    return records._replace(cell=cell, header={**records.header, "cell": cell.as_dict()})
 
 
 def test_pack_asks_grids_on_the_command_line(tmp_path: Path) -> None:

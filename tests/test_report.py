@@ -20,6 +20,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from dualmask.attack_display import tally_table
+from dualmask.attacks import build_attack
 from dualmask.bench_display import figure_tables
 from dualmask.cli import app
 from dualmask.defences import DEFENCES
@@ -28,14 +29,17 @@ from dualmask.evaluation.metrics import Robustness, worst_case
 from dualmask.evaluation.records import FITTED, Cell, CellRecords, Loaded, Mode, Scores, read_cells
 from dualmask.evaluation.statistics import bootstrap, mcnemar, sign_flips, wilson
 from dualmask.quickstart import lines
+from dualmask.reporting.attack_doubts import OLDER
 from dualmask.reporting.comparison import compare
-from dualmask.reporting.doubts import UNRANKED
+from dualmask.reporting.doubts import UNEVEN, UNRANKED
 from dualmask.reporting.entries import HEADLESS, WORST, Entry, entries
+from dualmask.reporting.measured import restoring_table, short_table
 from dualmask.reporting.page import html
 from dualmask.reporting.report import CLEAN, Report, Table, build_report
 from dualmask.reporting.report_latex import escaped, latex
 from dualmask.reporting.report_markdown import markdown
 from dualmask.reporting.report_tables import headline, rendered
+from dualmask.reporting.reported import load_reported
 from dualmask.results import FAULTS, AttackResult, Outcome, as_line, tally
 
 OUTCOMES: Mapping[str, Outcome] = {"+": "failed", "-": "succeeded", "s": "skipped", "q": "out-of-queries",
@@ -528,6 +532,16 @@ def named_plain(name: str) -> CellRecords:
     return many(5, 5, defence=name, header={"defence": {"name": "plain"}})
 
 
+def set_so(recipe: str, options: Mapping[str, object], held: int = 5, *, column: str = "") -> CellRecords:
+    """An attack on a hundred texts with these options, in a column by its own name unless another is given."""
+    head = {"attack": recipe, "preset": "textattack-0.3.11", "options": options}
+    return many(held, 100 - held, attack=column or recipe, header=head)
+
+
+def learned(defence: str, **options: object) -> dict[str, object]:
+    return {"defence": defence, "header": {"defence": {"name": defence, **options}}}
+
+
 SIMILAR = {"options": {"similarity": 0.84, "window": 15, "skip_short": True, "sentence_encoder": "minilm"}}
 VOTED = {"passes": "10", "noise": "text", "eot": 1, "temperature": 18.5}
 Cells = Sequence[CellRecords]
@@ -586,6 +600,23 @@ DOUBTS: Mapping[str, tuple[Cells, Cells]] = {
                                         [trained("plain"), trained("ddm")]),
     "best at the last epoch": ([trained("plain", best_epoch=5)],
                                [trained("plain", best_epoch=4), trained("ddm", best_epoch=5, keep="last")]),
+    "profile newer than the reported figure": ([set_so("bertattack", {"candidates": 8})],
+                                               [set_so("bertattack", {"candidates": 48}),
+                                                set_so("pwws", {"split": "both-ends"})]),
+    "trained on an attack of the table": ([many(5, 5, **learned("adfar"))],
+                                          [many(5, 5, **learned("adfar"), attack="pwws"),
+                                           many(5, 5, **learned("adfar", records="old.jsonl"), seed=1)]),
+    "epochs chosen under an attack of the table": (
+        [many(5, 5, attack="deepwordbug", header=trained("plain", keep="robust").header)],
+        [trained("plain", keep="robust"), many(5, 5, attack="deepwordbug", header=trained("plain").header)]),
+    "one synonym table for defence and attack": (
+        [many(5, 5, **learned("safer", synonyms="shipped"))],
+        [many(5, 5, **learned("safer", synonyms="mine.txt")), many(5, 5, **learned("safer"), attack="bertattack"),
+         many(5, 5, **learned("ranmask"))]),
+    "rankings no better than random": (
+        [set_so("pwws", {}, 40), set_so("pwws", {"ranking": "random"}, 42, column="by-chance")],
+        [set_so("pwws", {}, 40), set_so("pwws", {"ranking": "random"}, 60, column="by-chance"),
+         set_so("pwws", {"ranking": "random", "split": "left-end"}, 40, column="other")]),
     "several plain rows": ([named_plain("one"), named_plain("two")], [named_plain("one"), named_plain("plain")]),
     "presets mixed": ([many(5, 5, header={"preset": "paper"}), many(5, 5, attack="pwws", header={"preset": "release"})],
                       [many(5, 5, header={"preset": "paper"}), many(5, 5, attack="pwws", header={"preset": "paper"})]),
@@ -609,8 +640,9 @@ def test_a_doubt_comes_and_stays_away(name: str) -> None:
 
 
 def test_every_doubt_has_its_example() -> None:
-    source = "".join((Path(__file__).parents[1] / "src/dualmask/reporting" / name).read_text(encoding="utf-8")
-                     for name in ("doubts.py", "findings.py", "conditions.py", "training_doubts.py"))
+    names = ("doubts.py", "findings.py", "conditions.py", "training_doubts.py", "attack_doubts.py")
+    folder = Path(__file__).parents[1] / "src" / "dualmask" / "reporting"
+    source = "".join((folder / name).read_text(encoding="utf-8") for name in names)
     told = re.findall(r'Finding\(\s*"([^"]+)"', source) + re.findall(r'^\s+\("([^"]+)", "attacks', source, re.M)
     told += re.findall(r'^    "\w+": \("(an [^"]+)", "', source, re.M)
     assert set(told) == set(DOUBTS)
@@ -669,6 +701,47 @@ def test_an_option_that_came_up_later_had_its_old_effect_before() -> None:
     assert "ddm (bert): decay weights in place of all)" in text
     names = {one.name for one in report(trained("plain"), trained("ddm", decay="all")).doubts}
     assert "trained or selected differently" not in names
+
+
+def test_a_profile_of_another_time_is_told_wherever_our_figure_stands_beside_the_reported() -> None:
+    """bertattack at K = 8 beside a figure of K = 48; by any other name the profile of that time is the reported one."""
+    newer = set_so("bertattack", {"candidates": 8, "split": "both-ends"})
+    same = set_so("bertattack", {"candidates": 48, "split": "left-end"}, column="bertattack-0310")
+    same = same._replace(header={**same.header, "preset": "textattack-0.3.10"})
+    chance = same._replace(cell=replace(same.cell, attack="by-chance"), header={
+        **same.header, "changed": {"ranking": "random"}})
+    gaps = table(report(newer, same, chance)).lines[0].gaps
+    assert {name: gap.older for name, gap in gaps.items()} == {
+        "bertattack": "candidates 8 in place of 48, split both-ends in place of left-end", "bertattack-0310": ""}
+    for render in (markdown, html, latex):
+        assert render(report(newer)).count("candidates 8 in place of 48") >= 1, render
+        assert "older profile" in render(report(newer)) and "in place of" not in render(report(same)), render
+
+
+def test_the_profile_of_that_time_is_what_a_preset_of_ours_does() -> None:
+    profile = load_reported().profile
+    assert profile and {one.attack for one in load_reported().cells} == set(profile.options)
+    for attack, options in profile.options.items():
+        then, now = (build_attack(attack, preset=preset).options_as_dict() for preset in (profile.preset, None))
+        assert {name: value for name, value in then.items() if value != now[name]} == options
+
+
+def test_rows_that_do_not_compare_are_named_beside_every_table_of_rows() -> None:
+    rows = [trained("plain"), trained("ddm", epochs=10), many(5, 5, **learned("safer"))]
+    told = "Not all rows compare as they stand (trained or selected differently: ddm; one synonym table for "
+    told += "defence and attack: safer)."
+    for render in (markdown, html, latex, short_table, restoring_table):
+        assert told.split("; one")[0] in render(report(*rows)), render
+    assert told in markdown(report(*rows)) and "as they stand" not in markdown(report(trained("plain")))
+    head, even = (html(report(*cells)).split("<nav")[0] for cells in (rows, rows[:1]))
+    assert "compare as they stand</a>" in head and "as they stand" not in even
+
+
+def test_an_attack_that_learns_nothing_from_its_ranking_is_told_with_both_figures() -> None:
+    text, _ = doubt("rankings no better than random", *DOUBTS["rankings no better than random"][0])
+    assert "40.0 are left where words are taken in the order of their importance, 42.0 where by chance" in text
+    worse = [set_so("pwws", {}, 60), set_so("pwws", {"ranking": "random"}, 40, column="by-chance")]
+    assert "60.0 are left" in doubt("rankings no better than random", *worse)[0]
 
 
 def test_seeds_that_were_best_at_the_last_epoch_are_counted() -> None:
@@ -762,7 +835,7 @@ def test_a_worst_case_of_few_texts_is_no_doubt_about_another_one() -> None:
 
 
 def test_doubts_that_forbid_a_ranking_are_doubts() -> None:
-    assert set(DOUBTS) > UNRANKED
+    assert set(DOUBTS) > {*UNRANKED, *UNEVEN, OLDER}
 
 
 # Tables

@@ -26,6 +26,14 @@ class Preset(NamedTuple):
     training: Mapping[str, object] = MappingProxyType({})
 
 
+class Source(NamedTuple):
+    """What a method takes from elsewhere, by name, and with which options it does. {option}: what that one names."""
+
+    name: str
+    when: Mapping[str, tuple[object, ...]] = MappingProxyType({})  # options, each with the values that lead there
+    unless: Mapping[str, tuple[object, ...]] = MappingProxyType({})  # and with those that lead away
+
+
 @dataclass(frozen=True, kw_only=True)
 class NoOptions:
     """A method without settings."""
@@ -49,6 +57,7 @@ class Method:
     family: ClassVar[str]
     Options: ClassVar[type] = NoOptions
     presets: ClassVar[Mapping[str, Preset]] = {"recommended": Preset({})}
+    synonym_tables: ClassVar[tuple[Source, ...]] = ()  # whose words it writes, or makes itself used to
     options: object
 
     @classmethod

@@ -164,7 +164,8 @@ def pack(
     out: Annotated[Path, typer.Option(help="File to write, NAME.jsonl.gz; one that is there is replaced.")],
     grids: Annotated[list[str] | None, typer.Option(
         "--grid", metavar="GRID", help="A grid whose cells there should be: what is missing of it, and what has fewer "
-                                       "texts, is noted. Can be given several times.")] = None,
+                                       "texts, is noted, and what packed files lack beside it no more. Can be given "
+                                       "several times.")] = None,
     words: Annotated[bool, typer.Option(
         "--words", help="Keep changed words too; of many attacks together they give much of the texts away.")] = False,
 ) -> None:

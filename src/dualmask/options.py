@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from dualmask.errors import OptionError, did_you_mean
 
 T = TypeVar("T")
+JUDGING_ATTACK = "deepwordbug"  # of epochs, for keep=robust: cheap, and in need of no other model
 
 
 def make_options(kind: type[T], given: Mapping[str, object]) -> T:
@@ -97,6 +98,13 @@ def saved_options(kind: type[T], given: Mapping[str, object]) -> T:
 def former_options(kind: type[object]) -> dict[str, object]:
     """What was done before there were the options that came later."""
     return {f.name: f.metadata["before"] for f in fields(kind) if "before" in f.metadata}  # type: ignore[arg-type]
+
+
+def as_before(options: object) -> dict[str, object]:
+    """Options by name, but for those that came up later and are as everything was before."""
+    former = former_options(type(options))
+    return {name: value for name, value in asdict(options).items()  # type: ignore[call-overload]
+            if name not in former or value != former[name]}
 
 
 def check_fields(options: object) -> None:

@@ -11,12 +11,11 @@ from dualmask.attacks.running import Assault, sampled
 from dualmask.classifier import DefendedClassifier
 from dualmask.errors import DualmaskError
 from dualmask.models.victim import ClassifierVictim
-from dualmask.options import TrainingOptions
+from dualmask.options import JUDGING_ATTACK, TrainingOptions
 from dualmask.results import FAULTS, HELD
 from dualmask.text.examples import Example, Text
 
 VALIDATION_VIEWS = 5  # of a defence that votes: epochs are judged by few, the final accuracies by all
-ATTACK = "deepwordbug"  # cheap, and in need of no other model
 ATTACK_SEED = 0  # of the texts and of the attack's draws: the same in each epoch and for every seed of training
 
 
@@ -52,11 +51,11 @@ class Judge:
     def under_attack(self) -> float:
         """The share of the texts that are answered rightly, and still are when the attack has done."""
         victim = JudgedVictim(self.classifier, defended=self.defended)
-        found = list(Assault(victim, build_attack(ATTACK), seed=ATTACK_SEED, measure=None).run(self.attacked))
+        found = list(Assault(victim, build_attack(JUDGING_ATTACK), seed=ATTACK_SEED, measure=None).run(self.attacked))
         whole = [one for one in found if one.outcome not in FAULTS]
         if not whole:
-            raise DualmaskError(f"an epoch can't be judged by keep=robust: {ATTACK} broke down on each of {len(found)} "
-                                f"validation texts ({found[0].reason}); train with keep=best.")
+            raise DualmaskError(f"an epoch can't be judged by keep=robust: {JUDGING_ATTACK} broke down on each of "
+                                f"{len(found)} validation texts ({found[0].reason}); train with keep=best.")
         return sum(one.outcome in HELD for one in whole) / len(whole)
 
 
@@ -79,4 +78,5 @@ def kept_by(settings: TrainingOptions) -> str:
         return "the last epoch"
     if settings.keep == "best":
         return "validation accuracy"
-    return f"mean of validation accuracy and accuracy under {ATTACK} on {settings.robust_texts} validation texts"
+    return (f"mean of validation accuracy and accuracy under {JUDGING_ATTACK} on {settings.robust_texts} validation "
+            "texts")

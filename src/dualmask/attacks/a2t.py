@@ -15,7 +15,7 @@ from dualmask.attacks.moves import Constraint, Moves, Transformation
 from dualmask.attacks.problem import Answer, Problem, Steps
 from dualmask.attacks.searches import greedy
 from dualmask.attacks.transformations import Neighbours
-from dualmask.cards import Paper, Preset
+from dualmask.cards import Paper, Preset, Source
 from dualmask.models.victim import Victim
 from dualmask.options import least
 
@@ -53,6 +53,7 @@ class A2T(Attack):
     paper: ClassVar[Paper | None] = Paper(
         "Towards Improving Adversarial Training of NLP Models", "Yoo, Qi", "Findings of EMNLP 2021",
         "arXiv:2109.00544")
+    synonym_tables: ClassVar[tuple[Source, ...]] = (Source("{synonyms}"),)
     Options = A2TOptions
     presets: ClassVar = {"paper": Preset({})}
     options: A2TOptions

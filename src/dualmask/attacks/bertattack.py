@@ -11,17 +11,18 @@ from dualmask.attacks.engine import Oracle
 from dualmask.attacks.moves import Constraint, Transformation
 from dualmask.attacks.oracles import LanguageModelOracle
 from dualmask.attacks.problem import Answer, Problem, Steps
-from dualmask.attacks.rankings import by_unknown
+from dualmask.attacks.rankings import Ranking, by_chance, by_unknown
 from dualmask.attacks.searches import greedy
 from dualmask.attacks.transformations import LanguageModelWords
 from dualmask.cards import Paper, Preset
 from dualmask.models.victim import Victim
-from dualmask.options import least
+from dualmask.options import came_later, least
 from dualmask.text.stop_words import stop_words
 
 
 @dataclass(frozen=True, kw_only=True)
 class BertAttackOptions(AttackOptions):
+    ranking: Literal["unk", "random"] = came_later("unk", before="unk")  # of words; random: by chance
     candidates: int = least(1, 8)  # K: likeliest tokens for each piece, and replacements for each word
     pieces: Literal["first", "best"] = "first"  # which combinations for words of several pieces
     language_model: str = "shipped"  # or a folder, a resource or a hub id
@@ -43,7 +44,8 @@ class BertAttack(Attack):
     TextAttack presets take the first K combinations of pieces, which is what its code does in effect, with K = 8
     (0.3.11) or 48 (0.3.10); 'paper' takes K = 48 and the likeliest combinations, refuses stop words and keeps the case.
     Words are ranked by [UNK] where the paper writes [MASK]. Similarity is checked while searching, not afterwards. The
-    original's threshold on the model's scores is missing; for its filter of antonyms set cosine=0.4.
+    original's threshold on the model's scores is missing; for its filter of antonyms set cosine=0.4. ranking=random, a
+    control of ours, takes words by chance.
     Relations: BAE masks the word first; TextFooler's candidates know no context.
     """
 
@@ -80,4 +82,5 @@ class BertAttack(Attack):
         return [NearWords(self.synonyms(self.options.synonyms), self.options.cosine)]
 
     def search(self, problem: Problem) -> Steps[Answer]:
-        return greedy(problem, self.moves, by_unknown)
+        rankings: dict[str, Ranking] = {"unk": by_unknown, "random": by_chance}
+        return greedy(problem, self.moves, rankings[self.options.ranking])

@@ -12,7 +12,7 @@ from dualmask.attacks.gradients import EmbeddingOracle, GradientOracle, by_harm,
 from dualmask.attacks.moves import Editable, Proposals, Transformation
 from dualmask.attacks.problem import Answer, Problem, Steps
 from dualmask.attacks.transformations import near_words
-from dualmask.cards import Paper, Preset
+from dualmask.cards import Paper, Preset, Source
 from dualmask.models.victim import Victim
 from dualmask.options import came_later, least
 from dualmask.text.stop_words import StopWords
@@ -56,6 +56,7 @@ class FGPM(Attack):
         "Adversarial Training with Fast Gradient Projection Method against Synonym Substitution Based Text Attacks",
         "Wang, Yang, Deng, He", "AAAI 2021", "arXiv:2008.03709")
     round_down: ClassVar[bool] = True
+    synonym_tables: ClassVar[tuple[Source, ...]] = (Source("{synonyms}"),)
     Options = FGPMOptions
     presets: ClassVar = {
         "paper": Preset({}),

@@ -12,6 +12,7 @@ from dualmask.attacks.moves import Constraint, Editable, Transformation
 from dualmask.attacks.problem import Answer, Problem, Steps
 from dualmask.attacks.rankings import Ranking, by_chance, by_deletion
 from dualmask.attacks.transformations import Neighbours
+from dualmask.cards import Source
 from dualmask.options import least
 
 RANKINGS: dict[str, Ranking] = {"swap": by_swapping, "deletion": by_deletion, "random": by_chance}
@@ -43,6 +44,7 @@ class Frequent(Attack):
     name: ClassVar[str] = "frequent"
     family: ClassVar[Family] = "words"
     against: ClassVar[tuple[str, ...]] = ("ddm",)
+    synonym_tables: ClassVar[tuple[Source, ...]] = (Source("{synonyms}"),)
     Options = FrequentOptions
     options: FrequentOptions
 

@@ -20,7 +20,7 @@ from dualmask.attacks.moves import Constraint, Proposals, Transformation
 from dualmask.attacks.pieces import tokens_of
 from dualmask.attacks.problem import Answer, Problem, Steps
 from dualmask.attacks.searches import beam
-from dualmask.cards import Paper, Preset
+from dualmask.cards import Paper, Preset, Source
 from dualmask.models.victim import Victim
 from dualmask.options import least
 from dualmask.text.words import Words
@@ -59,6 +59,7 @@ class HotFlip(Attack):
     paper: ClassVar[Paper | None] = Paper(
         "HotFlip: White-Box Adversarial Examples for Text Classification", "Ebrahimi, Rao, Lowd, Dou", "ACL 2018",
         "arXiv:1712.06751")
+    synonym_tables: ClassVar[tuple[Source, ...]] = (Source("{synonyms}", when={"pool": ("neighbours",)}),)
     Options = HotFlipOptions
     presets: ClassVar = {
         "paper": Preset({"any_success": True}),

@@ -15,6 +15,7 @@ from dualmask.attacks.problem import Answer, Problem, Steps, Streams
 from dualmask.attacks.rankings import Ranking, by_chance, by_deletion
 from dualmask.attacks.readings import Otherwise, ReadingOracle
 from dualmask.attacks.transformations import LanguageModelWords, WordByWord, WordNetSynonyms, near_words
+from dualmask.cards import Source
 from dualmask.models.victim import Victim
 from dualmask.options import least
 from dualmask.text.stop_words import stop_words
@@ -60,6 +61,8 @@ class Outsider(Attack):
     name: ClassVar[str] = "outsider"
     family: ClassVar[Family] = "words"
     against: ClassVar[tuple[str, ...]] = ("ddm-restore",)
+    synonym_tables: ClassVar[tuple[Source, ...]] = (
+        Source("{synonyms}", unless={"neighbours": (0,)}), Source("wordnet", when={"wordnet": (True,)}))
     Options = OutsiderOptions
     options: OutsiderOptions
 

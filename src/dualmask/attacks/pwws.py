@@ -9,17 +9,18 @@ from typing import ClassVar, Literal
 from dualmask.attacks.base import TEXTDEFENDER, Attack, AttackOptions, Family
 from dualmask.attacks.moves import Transformation
 from dualmask.attacks.problem import Answer, Problem, Steps
-from dualmask.attacks.rankings import by_saliency
+from dualmask.attacks.rankings import Ranking, by_chance, by_saliency
 from dualmask.attacks.searches import greedy, in_turn
 from dualmask.attacks.transformations import Neighbours, WordNetSynonyms
-from dualmask.cards import Paper, Preset
-from dualmask.options import least
+from dualmask.cards import Paper, Preset, Source
+from dualmask.options import came_later, least
 
 
 @dataclass(frozen=True, kw_only=True)
 class PWWSOptions(AttackOptions):
     source: Literal["wordnet", "vectors"] = "wordnet"
     same_part: bool = False  # only synonyms of the word's own part of speech
+    ranking: Literal["saliency", "random"] = came_later("saliency", before="saliency")  # with gain; or by chance
     gain: Literal["score", "drop"] = "score"  # what the saliency is multiplied with
     search: Literal["greedy", "fixed"] = "greedy"  # ask again about every synonym, or put in the one chosen beforehand
     tagger: str = "shipped"  # for same_part
@@ -38,7 +39,8 @@ class PWWS(Attack):
     Deviations: 'textattack-0.3.11' takes synonyms of all parts of speech, multiplies by the best score itself, not by
     the gain, and asks about every synonym again when a word's turn comes; 'paper' is as published, but that names are
     not exchanged for names of the other class (that needs a recogniser of entities). 'textdefender-2021' has no
-    WordNet: 50 neighbours in word-vector space.
+    WordNet: 50 neighbours in word-vector space. ranking=random, a control of ours, leaves the whole product out of the
+    order: neither saliency nor gain is asked for, words come by chance, and each still gets the best of its synonyms.
     Relations: TextFooler ranks by deletion and filters by meaning.
     """
 
@@ -47,6 +49,8 @@ class PWWS(Attack):
     paper: ClassVar[Paper | None] = Paper(
         "Generating Natural Language Adversarial Examples through Probability Weighted Word Saliency",
         "Ren, Deng, He, Che", "ACL 2019", "ACL P19-1103")
+    synonym_tables: ClassVar[tuple[Source, ...]] = (
+        Source("wordnet", when={"source": ("wordnet",)}), Source("{synonyms}", when={"source": ("vectors",)}))
     Options = PWWSOptions
     presets: ClassVar = {
         "textattack-0.3.11": Preset({}),
@@ -68,5 +72,6 @@ class PWWS(Attack):
     def search(self, problem: Problem) -> Steps[Answer]:
         drop = self.options.gain == "drop"
         if self.options.search == "fixed":
-            return in_turn(problem, self.moves, drop=drop)
-        return greedy(problem, self.moves, partial(by_saliency, drop=drop))
+            return in_turn(problem, self.moves, drop=drop, chance=self.options.ranking == "random")
+        rankings: dict[str, Ranking] = {"saliency": partial(by_saliency, drop=drop), "random": by_chance}
+        return greedy(problem, self.moves, rankings[self.options.ranking])

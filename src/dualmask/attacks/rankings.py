@@ -2,7 +2,7 @@
 """Which words matter: the places that may be edited, most important first."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -67,17 +67,33 @@ def salient_choices(problem: Problem, moves: Moves, *, drop: bool = False) -> St
     first = problem.known(problem.original)
     powers = np.exp(saliency - saliency.max(initial=0))
     shares = powers / powers.sum() if len(powers) else powers
-    gains, best = np.zeros(len(shares)), list[Words | None]([None] * len(shares))
-    for rank, place in enumerate(places[:len(shares)]):
+    best, reached = yield from best_changes(problem, moves, places[:len(shares)])
+    before = problem.loss(first) if drop and first else 0
+    gains = np.array([0.0 if loss is None else loss - before for loss in reached])
+    return [(places[rank], best[rank]) for rank in problem.order((shares * gains).tolist())]
+
+
+def random_choices(problem: Problem, moves: Moves) -> Steps[list[tuple[int, Words | None]]]:
+    """Places by chance, each with the original changed there in the best way; None where nothing can be done."""
+    places = yield from by_chance(problem, moves)
+    best, _ = yield from best_changes(problem, moves, places)
+    return list(zip(places, best, strict=True))
+
+
+def best_changes(
+    problem: Problem, moves: Moves, places: Sequence[int],
+) -> Steps[tuple[list[Words | None], list[float | None]]]:
+    """For each place the original with the candidate that costs most there, and the loss that it leads to."""
+    best, reached = list[Words | None]([None] * len(places)), list[float | None]([None] * len(places))
+    for rank, place in enumerate(places):
         if problem.spent:
             break
         candidates = yield from moves.candidates(problem, problem.original, [place])
         found = yield from problem.probe(candidates)
         if found:
             losses = [problem.loss(row) for row in found]
-            gains[rank] = max(losses) - (problem.loss(first) if drop and first else 0)
-            best[rank] = candidates[problem.order(losses)[0]]
-    return [(places[rank], best[rank]) for rank in problem.order((shares * gains).tolist())]
+            best[rank], reached[rank] = candidates[problem.order(losses)[0]], max(losses)
+    return best, reached
 
 
 def by_prefixes(problem: Problem, moves: Moves, *, tail_weight: float = 1.0) -> Steps[list[int]]:

@@ -6,7 +6,7 @@ from math import exp
 
 from dualmask.attacks.moves import Moves
 from dualmask.attacks.problem import Answer, Problem, Steps
-from dualmask.attacks.rankings import Ranking, salient_choices
+from dualmask.attacks.rankings import Ranking, random_choices, salient_choices
 from dualmask.text.words import Words
 
 SAME = 1e-6  # similarities nearer than this are equal
@@ -33,10 +33,14 @@ def greedy(problem: Problem, moves: Moves, ranking: Ranking) -> Steps[Answer]:
     return current
 
 
-def in_turn(problem: Problem, moves: Moves, *, drop: bool) -> Steps[Answer]:
-    """PWWS's own way: each word's replacement is chosen beforehand, on the original, and put in even if it harms."""
+def in_turn(problem: Problem, moves: Moves, *, drop: bool, chance: bool = False) -> Steps[Answer]:
+    """PWWS's own way: each word's replacement is chosen beforehand, on the original, and put in even if it harms.
+
+    chance: in random order, without a question about saliency.
+    """
     current = problem.start
-    for place, changed in (yield from salient_choices(problem, moves, drop=drop)):
+    choices = random_choices(problem, moves) if chance else salient_choices(problem, moves, drop=drop)
+    for place, changed in (yield from choices):
         if problem.spent:
             break
         if changed is None:

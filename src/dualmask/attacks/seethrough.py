@@ -13,6 +13,7 @@ from dualmask.attacks.hidden import Shown
 from dualmask.attacks.moves import Constraint, Transformation
 from dualmask.attacks.problem import Answer, Problem, Steps
 from dualmask.attacks.searches import beam
+from dualmask.cards import Source
 from dualmask.models.victim import Victim
 from dualmask.options import least
 
@@ -45,6 +46,7 @@ class SeeThrough(Attack):
     name: ClassVar[str] = "seethrough"
     family: ClassVar[Family] = "gradients"
     against: ClassVar[tuple[str, ...]] = ("ddm",)
+    synonym_tables: ClassVar[tuple[Source, ...]] = (Source("{synonyms}"),)
     Options = SeeThroughOptions
     options: SeeThroughOptions
 

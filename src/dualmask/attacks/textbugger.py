@@ -11,10 +11,10 @@ from dualmask.attacks.engine import Oracle
 from dualmask.attacks.gradients import GradientOracle, white_box
 from dualmask.attacks.moves import Transformation
 from dualmask.attacks.problem import Answer, Problem, Steps
-from dualmask.attacks.rankings import Ranking, by_deletion, by_gradient, by_sentences, by_unknown
+from dualmask.attacks.rankings import Ranking, by_chance, by_deletion, by_gradient, by_sentences, by_unknown
 from dualmask.attacks.searches import greedy
 from dualmask.attacks.transformations import LetterEdit, LookAlikes, Neighbours, deleted, mistyped, spaced, swapped
-from dualmask.cards import Paper, Preset
+from dualmask.cards import Paper, Preset, Source
 from dualmask.models.victim import Victim
 from dualmask.options import least
 
@@ -25,7 +25,7 @@ class TextBuggerOptions(AttackOptions):
     keyboard: bool = False  # also letters beside each other on a keyboard
     neighbours: int = least(1, 5)
     synonyms: str = "shipped"  # or a file of word vectors
-    ranking: Literal["delete", "unk", "sentences", "gradient"] = "delete"
+    ranking: Literal["delete", "unk", "sentences", "gradient", "random"] = "delete"
     similarity: float | None = 0.8
     metric: Metric = "angular"
 
@@ -54,6 +54,7 @@ class TextBugger(Attack):
     paper: ClassVar[Paper | None] = Paper(
         "TextBugger: Generating Adversarial Text Against Real-world Applications", "Li, Ji, Du, Li, Wang",
         "NDSS 2019", "arXiv:1812.05271")
+    synonym_tables: ClassVar[tuple[Source, ...]] = (Source("{synonyms}"),)
     Options = TextBuggerOptions
     presets: ClassVar = {
         "textattack-0.3.11": Preset({}),
@@ -81,5 +82,6 @@ class TextBugger(Attack):
 
     def search(self, problem: Problem) -> Steps[Answer]:
         rankings: dict[str, Ranking] = {
-            "delete": by_deletion, "unk": by_unknown, "sentences": by_sentences, "gradient": by_gradient}
+            "delete": by_deletion, "unk": by_unknown, "sentences": by_sentences, "gradient": by_gradient,
+            "random": by_chance}
         return greedy(problem, self.moves, rankings[self.options.ranking])

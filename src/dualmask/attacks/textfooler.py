@@ -4,17 +4,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from dualmask.attacks.base import TEXTDEFENDER, Attack, Family, TextFoolerChecks
 from dualmask.attacks.constraints import NearWords, SamePart
 from dualmask.attacks.moves import Constraint, Transformation
 from dualmask.attacks.problem import Answer, Problem, Steps
-from dualmask.attacks.rankings import by_deletion
+from dualmask.attacks.rankings import Ranking, by_chance, by_deletion
 from dualmask.attacks.searches import greedy
 from dualmask.attacks.transformations import Neighbours
-from dualmask.cards import Paper, Preset
-from dualmask.options import least
+from dualmask.cards import Paper, Preset, Source
+from dualmask.options import came_later, least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +23,7 @@ class TextFoolerOptions(TextFoolerChecks):
     cosine: float | None = 0.5  # least cosine of word and synonym; none: not checked
     synonyms: str = "shipped"  # or a file of word vectors
     tagger: str = "shipped"  # or nltk, spacy:MODEL
+    ranking: Literal["deletion", "random"] = came_later("deletion", before="deletion")  # of words; random: by chance
     new_label: bool = False  # a deletion that changes the label counts for more in the ranking
     fix_premise: bool = True
 
@@ -38,7 +39,7 @@ class TextFooler(Attack):
     the threshold 0.840845057 (1 - 0.5/pi, from an angle that the authors did not divide by pi) is kept, though it bites
     differently. 'textattack-0.3.11' asks for a cosine of 0.5, 'paper' for 0.7; 'paper' also counts a changed label in
     its ranking and takes any success. Texts under 15 words are not compared at all, as in the original.
-    'textdefender-2021' drops the cosine.
+    'textdefender-2021' drops the cosine. ranking=random is a control of ours: words by chance, without a question.
     Relations: PWWS takes WordNet, BERT-Attack a language model; A2T is a cheaper one for training.
     """
 
@@ -47,6 +48,7 @@ class TextFooler(Attack):
     paper: ClassVar[Paper | None] = Paper(
         "Is BERT Really Robust? A Strong Baseline for Natural Language Attack on Text Classification and Entailment",
         "Jin, Jin, Zhou, Szolovits", "AAAI 2020", "arXiv:1907.11932")
+    synonym_tables: ClassVar[tuple[Source, ...]] = (Source("{synonyms}"),)
     Options = TextFoolerOptions
     presets: ClassVar = {
         "textattack-0.3.11": Preset({}),
@@ -66,4 +68,6 @@ class TextFooler(Attack):
         return [*found, SamePart(self.tagger(self.options.tagger))]
 
     def search(self, problem: Problem) -> Steps[Answer]:
-        return greedy(problem, self.moves, partial(by_deletion, new_label=self.options.new_label))
+        rankings: dict[str, Ranking] = {
+            "deletion": partial(by_deletion, new_label=self.options.new_label), "random": by_chance}
+        return greedy(problem, self.moves, rankings[self.options.ranking])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 
-from dualmask.cards import Paper, Preset
+from dualmask.cards import Paper, Preset, Source
 from dualmask.defences.adversaries import Adversaries, part, shuffled
 from dualmask.defences.base import Defence, Family
 from dualmask.options import check_least, check_shares
@@ -60,6 +60,8 @@ class A2T(Defence):
     paper: ClassVar[Paper | None] = Paper(
         "Towards Improving Adversarial Training of NLP Models", "Yoo, Qi", "Findings of EMNLP 2021",
         "aclanthology.org/2021.findings-emnlp.81")
+    synonym_tables: ClassVar[tuple[Source, ...]] = (Source("{synonyms}", when={"records": ("",)}),)
+    learned_attacks: ClassVar[tuple[Source, ...]] = (Source("a2t", when={"records": ("",)}),)
     Options = A2TOptions
     presets: ClassVar = {
         "recommended": Preset({}, {}),

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dualmask.cards import Paper, Preset
+from dualmask.cards import Paper, Preset, Source
 from dualmask.defences.adversaries import Adversaries, part, shuffled
 from dualmask.defences.base import Family, Network
 from dualmask.defences.random_views import RandomViews
@@ -70,6 +70,8 @@ class ADFAR(RandomViews):
     paper: ClassVar[Paper | None] = Paper(
         "Defending Pre-trained Language Models from Adversarial Word Substitutions Without Performance Sacrifice",
         "Bao, Wang, Zhao", "Findings of ACL 2021", "arXiv:2105.14553")
+    synonym_tables: ClassVar[tuple[Source, ...]] = (Source("shipped"),)
+    learned_attacks: ClassVar[tuple[Source, ...]] = (Source("textfooler", when={"records": ("",)}),)
     Options = ADFAROptions
     presets: ClassVar = {"recommended": Preset({}, {}), "paper": Preset({"queries": None, "anomaly": "pooled"}, {
         "epochs": 5, "batch_size": 16, "learning_rate": 3e-5, "warmup": 0.0, "weight_decay": 0.0, "keep": "last"})}

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dualmask.cards import Method
+from dualmask.cards import Method, Source
 from dualmask.errors import DualmaskError, OptionError
 from dualmask.seeds import Noise as Noise
 from dualmask.text.encoding import Batch, Encode
@@ -57,6 +57,7 @@ class Defence(nn.Module, Method):
     looks_inside: ClassVar[bool] = False  # in training it leads gradients back to words, which must be the text's own
     trains_head: ClassVar[bool] = True  # the network's own; else nobody can ask the network without the defence
     explainable: ClassVar[bool] = True  # the k-th body token of what the network sees is the text's k-th, or its mask
+    learned_attacks: ClassVar[tuple[Source, ...]] = ()  # on whose texts it is trained
     certificate: ClassVar[str] = ""  # what a certificate of it is about, in a few words; empty: there is none
 
     def __init__(self, options: object | None = None) -> None:

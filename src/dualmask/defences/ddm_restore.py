@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from dualmask.cards import Preset
+from dualmask.cards import Preset, Source
 from dualmask.defences.ascent import Ascent
 from dualmask.defences.base import Family, Noise, Objective
 from dualmask.defences.voting import Voting, VotingOptions
@@ -75,6 +75,9 @@ class DDMRestore(Voting, Ascent):
     name: ClassVar[str] = "ddm-restore"
     family: ClassVar[Family] = "masking"
     passes: ClassVar[str] = "1"
+    synonym_tables: ClassVar[tuple[Source, ...]] = (
+        Source("shipped", when={"synonyms": ("mixture",)}), Source("{sources}", when={"synonyms": ("head",)}),
+        Source("{sources}", unless={"worst_share": (0.0,)}), Source("{sources}", unless={"votes": (1,)}))
     Options = DDMRestoreOptions
     presets: ClassVar = {
         "recommended": Preset({}, {"epochs": 10, "keep": "last"}),  # what is so hard is learned late

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from dualmask.cards import Paper, Preset
+from dualmask.cards import Paper, Preset, Source
 from dualmask.defences.base import Ask, Defence, Family
 from dualmask.errors import OptionError
 from dualmask.options import check_least, check_shares
@@ -69,6 +69,7 @@ class FGWS(Defence):
     paper: ClassVar[Paper | None] = Paper(
         "Frequency-Guided Word Substitutions for Detecting Textual Adversarial Examples",
         "Mozes, Stenetorp, Kleinberg, Griffin", "EACL 2021", "aclanthology.org/2021.eacl-main.13")
+    synonym_tables: ClassVar[tuple[Source, ...]] = (Source("shipped"), Source("wordnet", when={"synonyms": ("both",)}))
     Options = FGWSOptions
     presets: ClassVar = {"recommended": Preset({}, {}), "paper": Preset({"synonyms": "both", "neighbours": 0}, {})}
     options: FGWSOptions

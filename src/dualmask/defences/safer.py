@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dualmask.cards import Paper, Preset
+from dualmask.cards import Paper, Preset, Source
 from dualmask.defences.base import Family
 from dualmask.defences.voting import RandomTexts, VotingOptions, in_slices
 from dualmask.errors import ResourceError
@@ -74,6 +74,7 @@ class SAFER(RandomTexts):
     paper: ClassVar[Paper | None] = Paper(
         "SAFER: A Structure-free Approach for Certified Robustness to Adversarial Word Substitutions",
         "Ye, Gong, Liu", "ACL 2020", "aclanthology.org/2020.acl-main.317")
+    synonym_tables: ClassVar[tuple[Source, ...]] = (Source("{synonyms}"),)
     Options = SAFEROptions
     presets: ClassVar = {"recommended": Preset({}, {}), "paper": Preset({"threshold": 0.8}, {})}
     options: SAFEROptions

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from dualmask.cards import Paper, Preset
+from dualmask.cards import Paper, Preset, Source
 from dualmask.defences.base import Family, Network
 from dualmask.defences.voting import Voting, VotingOptions
 from dualmask.masking.words import is_cased, written_forms
@@ -63,6 +63,7 @@ class TextRS(Voting):
     paper: ClassVar[Paper | None] = Paper(
         "Random Smooth-based Certified Defense against Text Adversarial Attack", "Zhang, Yao, Liang, Xu",
         "Findings of EACL 2024", "aclanthology.org/2024.findings-eacl.83")
+    synonym_tables: ClassVar[tuple[Source, ...]] = (Source("{synonyms}"),)
     Options = TextRSOptions
     presets: ClassVar = {"recommended": Preset({}, {}), "uniform": Preset({"shape": "uniform"}, {})}
     options: TextRSOptions

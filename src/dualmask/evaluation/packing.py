@@ -8,7 +8,7 @@ is given as that cell's number.
 
 import gzip
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import islice
@@ -56,11 +56,13 @@ def pack(
     """Put the records of runs into one file. Of a cell that several have, the one with most texts counts.
 
     words: keep the changed words as well as their places. Put together, they give much of the texts away.
-    asked: cells that there should be, and with how many texts, beside those that the runs themselves were asked for.
+    asked: cells that there should be, and with how many texts, beside those that the runs themselves were asked for;
+    what packed files among these lack counts only if it is still asked for.
     """
     if out.name.partition(".")[2] != "jsonl.gz":
         raise OptionError(f"{out} has another ending; packed records are called NAME.jsonl.gz.")
-    loaded = [read_cells(run) for run in runs]
+    names = {cell.file_name for cell in asked or {}}
+    loaded = [still_asked(read_cells(run), names) if run.is_file() and asked else read_cells(run) for run in runs]
     most: dict[Cell, CellRecords] = {}
     for records in (records for one in loaded for records in one.cells):
         if records.cell not in most or len(records.results) > len(most[records.cell].results):
@@ -77,6 +79,12 @@ def pack(
     keep(content, out)
     return Packed(len(cells), sum(len(one.results) for one in cells), len(content),
                   [problem for one in loaded for problem in one.problems])
+
+
+def still_asked(loaded: Loaded, names: Collection[str]) -> Loaded:
+    """Of what a packed file lacks, that which grids of today ask for: those of its time may have had other cells."""
+    return loaded._replace(missing={name: why for name, why in loaded.missing.items() if name in names},
+                           short={name: texts for name, texts in loaded.short.items() if name in names})
 
 
 def most_texts(records: CellRecords) -> float:

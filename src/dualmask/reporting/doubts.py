@@ -7,6 +7,13 @@ from fractions import Fraction
 from dualmask.evaluation.metrics import held
 from dualmask.evaluation.records import SCORE_WORDS, Scores
 from dualmask.evaluation.statistics import Interval
+from dualmask.reporting.attack_doubts import (
+    chosen_under_an_attack,
+    newer_profiles,
+    no_better_rankings,
+    shared_tables,
+    trained_on_an_attack,
+)
 from dualmask.reporting.conditions import (
     Entries,
     mixed_presets,
@@ -31,6 +38,9 @@ UNRANKED = frozenset({  # where serious: accuracy under attack may flatter the d
     "an illusion of scores", "an illusion of noise", "transfer beats adaptive", "hardly any query",
     "stopped by the budget", "given up", "always the same answer", "no adaptive attack", "unfinished",
     "worst case on fewer texts", "settings differ", "never begun"})
+UNEVEN = (  # where rows were not made, or are not met, alike: their figures can't be compared as they stand
+    "trained or selected differently", "best at the last epoch", "trained on an attack of the table",
+    "one synonym table for defence and attack", "rankings no better than random")
 SLACK = 0.01  # a point: less is no sign
 SEVERAL = Fraction(3, 100)  # between raw scores and others
 ILLUSIONS: Mapping[Scores, tuple[str, str]] = {  # of figures that fall when the attack sees more, and where from
@@ -48,10 +58,11 @@ def find_doubts(entries: Entries, worst: Sequence[Worst], reported: ReportedTabl
         found += compare(whole)
     for look in (adaptive_missing, aware_missing, like_plain, small_samples, single_seeds, unfinished, seeds_differ,
                  never_begun, trained_otherwise, best_at_the_end, texts_differ, sources_differ, several_plain,
-                 mixed_presets, other_options, temperature_extreme, temperature_of_others, stand_ins):
+                 mixed_presets, other_options, temperature_extreme, temperature_of_others, stand_ins,
+                 trained_on_an_attack, chosen_under_an_attack, shared_tables, no_better_rankings):
         found += look(entries)
     found += [*short_worst(entries, worst), *disputed(worst, entries)]
-    found += [*under_reported(entries, reported), *odd_reports(entries, reported)]
+    found += [*under_reported(entries, reported), *odd_reports(entries, reported), *newer_profiles(entries, reported)]
     return sorted(merged(found), key=lambda one: ORDER.index(one.severity))
 
 
@@ -286,7 +297,7 @@ def under_reported(entries: Entries, reported: ReportedTable) -> Iterator[Findin
 
 def odd_reports(entries: Entries, reported: ReportedTable) -> Iterator[Finding]:
     cells = {cell: one.key for one in entries
-             if (cell := reported.find(one.key.data, one.method, one.key.attack)) and not cell.consistent}
+             if (cell := reported.beside(one)) and not cell.consistent}
     if cells:
         told = "; ".join(f"{cell.name} {cell.attack} on {cell.data}: SUCC {cell.success}, implied "
                          f"{cell.implied_success:.1f}" for cell in cells)

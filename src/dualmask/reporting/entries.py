@@ -59,6 +59,8 @@ class Entry:
     key: Key
     method: str  # the defence that its row, whatever it is called, is made of
     preset: str  # that its options come from, where the records tell it
+    recipe: str  # the attack that its column, whatever it is called, is made of
+    attack_preset: str  # that the attack is set by, where nothing of it was changed
     runs: tuple[Run, ...]
     clean: Share | None  # CLA, the defence on
     undefended: Share | None  # the same texts with the defence off
@@ -138,7 +140,8 @@ def entry(key: Key, cells: Sequence[CellRecords]) -> Entry:
     header = runs[0].records.header
     return Entry(
         key=key, method=method_of(runs[0].records),
-        preset=str(training_facts(header).get("preset") or ""), runs=runs,
+        preset=str(training_facts(header).get("preset") or ""), recipe=str(header.get("attack") or key.attack),
+        attack_preset="" if header.get("changed") else str(header.get("preset") or ""), runs=runs,
         clean=share([(one.right, one.texts) for one in counts]), undefended=share([one.undefended for one in runs]),
         robust=share([(one.right - one.flipped, one.texts) for one in counts]), redrawn=with_new_draws(counts),
         success=share([(one.flipped, one.right) for one in counts]),
@@ -175,6 +178,12 @@ def defence_options(header: Mapping[str, object]) -> Mapping[str, object]:
     """The defence's name and its options, as a file of records tells them."""
     given = header.get("defence")
     return given if isinstance(given, Mapping) else {}
+
+
+def options_of(header: Mapping[str, object]) -> Mapping[str, object]:
+    """The attack's."""
+    found = header.get("options")
+    return found if isinstance(found, dict) else {}
 
 
 def training_facts(header: Mapping[str, object]) -> Mapping[str, object]:

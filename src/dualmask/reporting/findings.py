@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dualmask.evaluation.records import SCORE_WORDS
-from dualmask.reporting.entries import PLAIN, Entry, Key, Run
+from dualmask.reporting.entries import PLAIN, Entry, Key, Run, options_of
 from dualmask.results import FAULTS, HELD, AttackResult
 
 Severity = Literal["serious", "caution", "note"]
@@ -53,8 +53,7 @@ def setting(run: Run, name: str) -> object:
 
 def options(run: Run) -> Mapping[str, object]:
     """The attack's."""
-    found = setting(run, "options")
-    return found if isinstance(found, dict) else {}
+    return options_of(run.records.header)
 
 
 def whole(value: object) -> int:

@@ -15,7 +15,7 @@ from dualmask.reporting.report import Report, build_report
 from dualmask.reporting.report_latex import latex
 from dualmask.reporting.report_markdown import markdown
 from dualmask.reporting.report_tables import rendered
-from dualmask.reporting.side_by_side import restoring, short_list, short_rows
+from dualmask.reporting.side_by_side import restoring, short_cautions, short_list, short_rows
 
 PAGE, TABLES, PLOTS = "README.md", "paper_table.tex", "plots"
 KEPT = ("versions", "revision", "hardware", "grid", "encoder")  # of how records were made; settings are in the file
@@ -82,9 +82,10 @@ def documents(report: Report, files: Sequence[Path]) -> dict[str, str]:
 
 def short_table(report: Report) -> str:
     """The headline, for the project's front page."""
-    return f"{SHORT.format(records=report.records)}\n\n{rendered(short_rows(report, short_list))}"
+    return "\n\n".join([SHORT.format(records=report.records), rendered(short_rows(report, short_list)),
+                        *short_cautions(report, short_list)])
 
 
 def restoring_table(report: Report) -> str:
     """For the page on ddm-restore."""
-    return rendered(short_rows(report, restoring))
+    return "\n\n".join([rendered(short_rows(report, restoring)), *short_cautions(report, restoring)])

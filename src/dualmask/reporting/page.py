@@ -20,8 +20,7 @@ from dualmask.reporting.page_tables import (
     stands_on,
 )
 from dualmask.reporting.report import Line, Report, Table
-from dualmask.reporting.report_tables import table_title
-from dualmask.reporting.reported import CAUTION
+from dualmask.reporting.report_tables import cautions, table_title
 from dualmask.reporting.specimens import card, specimens
 
 EXAMPLES = {"adaptive": 12, "defence-aware": 6}  # of a table; of other modes fewer
@@ -88,11 +87,11 @@ def tints_of(report: Report) -> dict[str, int]:
 def headline(report: Report, tints: Mapping[str, int]) -> str:
     """What was found, in words: one paragraph for each classifier's adaptive table, or for the first there is."""
     chosen = [table for table in report.tables if table.mode == "adaptive" and table.scores == "raw"]
-    return "".join(headline_of(table, tints, report.doubted(table, plain=True))
+    return "".join(headline_of(table, tints, report.doubted(table, plain=True), even=not report.uneven(table.lines))
                    for table in chosen or report.tables[:1])
 
 
-def headline_of(table: Table, tints: Mapping[str, int], doubted: Mapping[str, str]) -> str:
+def headline_of(table: Table, tints: Mapping[str, int], doubted: Mapping[str, str], *, even: bool) -> str:
     """The best rows; one that a serious doubt is about is not among them, but is named with the doubt.
 
     Plain stays, since others are compared with it; doubts about it stand behind the figures.
@@ -107,9 +106,10 @@ def headline_of(table: Table, tints: Mapping[str, int], doubted: Mapping[str, st
     left = f"; {counted(len(order) - len(named), 'more defence')} below" if len(order) > len(named) else ""
     words = f"{told(table, named)}{left}.{compared(table, named[0][0], column)} " if named else ""
     others = [one for one in every if one not in order]
+    apart = "" if even else ' Not all rows <a href="#doubts">compare as they stand</a>.'
     bars = "".join(bar(line.defence, tints[line.defence], clean, robust) for line, clean, robust in named)
     return (f'<div class="headline"><p class="where">{shown(table.data)}, {shown(table.encoder)}</p>'
-            f"<p>{words}{doubted_plain(table, doubted)}{unranked(others, doubted)}</p>"
+            f"<p>{words}{doubted_plain(table, doubted)}{unranked(others, doubted)}{apart}</p>"
             f'<div class="bars" aria-hidden="true">{bars}</div></div>\n')
 
 
@@ -190,14 +190,14 @@ def doubts(report: Report) -> str:
 def tables(report: Report) -> str:
     parts = []
     for table in report.tables:
-        content = main_table(table, report.doubted(table))
+        content = main_table(table, cautions(report, table))
         tests = paired_table(table)
         more = f"<details><summary>What the attacks cost</summary>{cost_table(table)}</details>"
         if tests:
             more += f"<details><summary>Paired tests against plain</summary>{tests}</details>"
         parts.append(f"<h3>{shown(table_title(table))}</h3>\n{content}{more}\n")
     if any(line.gaps or line.clean_gap for table in report.tables for line in table.lines):
-        parts.append(f'<p class="notes">Reported: {shown(report.reported.source)}. {shown(CAUTION)}</p>\n')
+        parts.append(f'<p class="notes">Reported: {shown(report.reported.source)}. {shown(report.caution)}</p>\n')
     return "".join(parts)
 
 

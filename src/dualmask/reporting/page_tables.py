@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables of a report's page: accuracy under attack, paired tests, costs."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from dualmask.reporting.axes import shown
 from dualmask.reporting.comparison import PairedTest, listed
@@ -15,7 +15,6 @@ from dualmask.reporting.report_tables import (
     attack_names,
     defence_cost_rows,
     detection_rows,
-    doubt_lines,
     mode_words,
     number,
     probability,
@@ -25,7 +24,7 @@ from dualmask.reporting.report_tables import (
 BETTER, WORSE = "†", "‡"
 
 
-def main_table(table: Table, doubted: Mapping[str, str]) -> str:
+def main_table(table: Table, cautions: Sequence[str]) -> str:
     """Defences in rows, attacks in columns, with what a paper reports below what was measured."""
     off = any(line.undefended for line in table.lines)
     heads = ["<th scope=\"col\">defence</th>", '<th scope="col">CLA<small>clean, defence on</small></th>']
@@ -36,7 +35,7 @@ def main_table(table: Table, doubted: Mapping[str, str]) -> str:
     rows += "".join(table_row(table, line, off=off) for line in table.lines)
     caption = mode_words(table)
     return scrolling("".join(heads), rows, caption=f"{caption[0].upper()}{caption[1:]}", label=table_title(table),
-                     classes="main") + notes(table, doubted)
+                     classes="main") + notes(table, cautions)
 
 
 def worst_first(table: Table) -> list[str]:
@@ -119,7 +118,8 @@ def reported(gap: Gap | None) -> str:
     if gap is None:
         return ""
     mark = ' <b class="far" title="outside two deviations or the interval">far off</b>' if gap.far else ""
-    return (f'<small class="reported">paper {gap.reported:.1f}</small>'
+    older = f'<small class="reported" title="{shown(gap.older)}">older profile</small>' if gap.older else ""
+    return (f'<small class="reported">paper {gap.reported:.1f}</small>{older}'
             f'<small class="reported">{gap.difference:+.1f}{mark}</small>')
 
 
@@ -148,7 +148,7 @@ def short_of(line: Line, column: str) -> str:
     return f'<small class="warn">{", ".join(parts)}</small>' if parts else ""
 
 
-def notes(table: Table, doubted: Mapping[str, str]) -> str:
+def notes(table: Table, cautions: Sequence[str]) -> str:
     """What the signs of a table mean, those that it has."""
     lines = ["All figures are per cent of texts; [brackets] hold the 95 % interval over texts (Wilson)."]
     lines += [f"{shown(told)}." for told in attack_names(table)]
@@ -160,7 +160,7 @@ def notes(table: Table, doubted: Mapping[str, str]) -> str:
     if any(table.place(line.defence, column) for line in table.lines for column in table.columns):
         lines.append("The highest of each attack is <b>bold</b>, the second <u>underlined</u>; a difference inside the "
                      "intervals is no ranking.")
-    lines += [shown(line) for line in doubt_lines(doubted)]
+    lines += map(shown, cautions)
     if any(test.significant for test in table.tests.values()):
         lines.append(f"{BETTER} better and {WORSE} worse than plain on the same texts (exact paired test, p &lt; 0.05 "
                      "after Holm's correction over this table, and the bootstrap interval over texts and seeds leaves "
@@ -172,7 +172,8 @@ def notes(table: Table, doubted: Mapping[str, str]) -> str:
         rows = ", ".join(f"{line.defence} ({line.origin})" for line in table.lines
                          if line.origin and (line.gaps or line.clean_gap))
         lines.append(f"“paper” is what the literature reports{where}, with the difference of what was measured; "
-                     "“far off” means more than two deviations apart or, with one seed, outside the interval."
+                     "“far off” means more than two deviations apart or, with one seed, outside the interval; “older "
+                     "profile”: reported of another profile of the attack."
                      + (f" It stands beside {shown(rows)}." if rows else ""))
     return f'<p class="notes">{" ".join(lines)}</p>\n'
 

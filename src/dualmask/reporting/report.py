@@ -2,17 +2,19 @@
 """From records to a report: figures, tables, tests, what papers report, and reasons for doubt. No model is needed."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dualmask.evaluation.records import MODES, CellRecords, Loaded, Mode, Scores
+from dualmask.reporting.attack_doubts import OLDER
 from dualmask.reporting.comparison import PairedTest, paired_tests
 from dualmask.reporting.costs import Cost, costs
 from dualmask.reporting.detections import Detected, detections
-from dualmask.reporting.doubts import UNRANKED, find_doubts
+from dualmask.reporting.doubts import UNEVEN, UNRANKED, find_doubts
 from dualmask.reporting.entries import (
     PLAIN,
     WORST,
     Entry,
+    Key,
     Scope,
     Share,
     Worst,
@@ -22,7 +24,7 @@ from dualmask.reporting.entries import (
     worst_cases,
 )
 from dualmask.reporting.findings import Finding
-from dualmask.reporting.reported import ReportedTable, load_reported
+from dualmask.reporting.reported import CAUTION, ReportedTable, load_reported
 
 CLEAN = "clean"  # the column of accuracies without an attack
 
@@ -34,6 +36,7 @@ class Gap:
     measured: float
     reported: float
     far: bool  # more than two deviations apart or, with one seed, outside the interval
+    older: str = ""  # how the attack was set otherwise when the other was reported
 
     @property
     def difference(self) -> float:
@@ -53,6 +56,10 @@ class Line:
     undefended: Share | None  # with the defence off
     gaps: Mapping[str, Gap]  # of CAA, by attack
     clean_gap: Gap | None
+
+    @property
+    def keys(self) -> set[Key]:
+        return {one.key for one in self.entries.values()}
 
     @property
     def origin(self) -> str:
@@ -160,10 +167,22 @@ class Report:
         grave = [one for one in self.doubts if one.severity == "serious" and one.name in UNRANKED]
         found: dict[str, str] = {}
         for line in (line for line in table.lines if plain or line.defence != table.plain):
-            keys = {one.key for one in line.entries.values()}
-            if names := dict.fromkeys(one.name for one in grave if keys.intersection(one.keys)):
+            if names := dict.fromkeys(one.name for one in grave if line.keys.intersection(one.keys)):
                 found[line.defence] = ", ".join(names)
         return found
+
+    def uneven(self, lines: Iterable[Line]) -> dict[str, list[str]]:
+        """What keeps rows from being compared as they stand, by the doubt's name, and with which rows it is so."""
+        found: dict[str, dict[str, None]] = {}
+        for one in (one for one in self.doubts if one.name in UNEVEN):
+            for line in (line for line in lines if line.keys.intersection(one.keys)):
+                found.setdefault(one.name, {})[line.defence] = None
+        return {name: list(rows) for name, rows in found.items()}
+
+    @property
+    def caution(self) -> str:
+        """What is to be read beside reported figures."""
+        return " ".join([CAUTION, *(one.text for one in self.doubts if one.name == OLDER)])
 
 
 def build_report(
@@ -228,13 +247,14 @@ def make_line(group: Sequence[Entry], worst: Worst | None, reported: ReportedTab
     by_attack = {one.key.attack: one for one in group}
     largest = max(group, key=lambda one: one.clean.texts if one.clean else 0)
     key, method = largest.key, largest.method
-    beside = {name: cell for name in by_attack if (cell := reported.find(key.data, method, name))}
+    beside = {name: cell for name, one in by_attack.items() if (cell := reported.beside(one))}
     chosen = key.mode == "transfer-successful"  # texts that plain had right, so that theirs is no clean accuracy
     clean = None if chosen else reported.clean(key.data, method)
     return Line(
         defence=key.defence, method=method, preset=largest.preset, entries=by_attack, worst=worst, clean=largest.clean,
         undefended=largest.undefended, clean_gap=gap(largest.clean, clean) if clean is not None else None,
-        gaps={name: found for name, cell in beside.items() if (found := gap(by_attack[name].robust, cell.robust))})
+        gaps={name: replace(found, older=reported.apart(by_attack[name])) for name, cell in beside.items()
+              if (found := gap(by_attack[name].robust, cell.robust))})
 
 
 def gap(measured: Share | None, reported: float) -> Gap | None:

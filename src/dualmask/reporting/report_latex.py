@@ -2,20 +2,19 @@
 """A report's tables for a paper, in LaTeX."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from dualmask.reporting.entries import WORST, Share
 from dualmask.reporting.report import CLEAN, Line, Report, Table, rank
 from dualmask.reporting.report_tables import (
     DETECTION,
     attack_names,
+    cautions,
     detection_rows,
-    doubt_lines,
     mode_name,
     mode_words,
     reported_rows,
 )
-from dualmask.reporting.reported import CAUTION
 
 PREAMBLE = ("% Put \\usepackage{booktabs} and \\usepackage{graphicx} into the preamble. Names with letters beyond "
             "Latin ones need\n% lualatex or xelatex and a font that has them.")
@@ -41,11 +40,12 @@ def escaped(text: str) -> str:
 
 def latex(report: Report) -> str:
     """All tables: best bold, second underlined, a dagger where a test against plain found a difference."""
-    parts = [PREAMBLE, *(latex_table(table, number, report.doubted(table))
+    parts = [PREAMBLE, *(latex_table(table, number, cautions(report, table))
                          for number, table in enumerate(report.tables, start=1))]
     parts += listing(detection_rows(report), "lllll" + "r" * 9, f"Detection. {DETECTION}", label="tab:detection")
     parts += listing(reported_rows(report), "lllllrlrl",
-                     f"Reported beside measured. {CAUTION} Source: {report.reported.source}.", label="tab:reported")
+                     f"Reported beside measured. {report.caution} Source: {report.reported.source}.",
+                     label="tab:reported")
     return "\n\n".join(parts) + "\n"
 
 
@@ -55,7 +55,7 @@ def listing(rows: Sequence[Sequence[str]], columns: str, caption: str, *, label:
     return [floated(columns, [joined(names)], map(joined, body), caption=escaped(caption), label=label)] if body else []
 
 
-def latex_table(table: Table, number: int, doubted: Mapping[str, str]) -> str:
+def latex_table(table: Table, number: int, cautions: Sequence[str]) -> str:
     worst = WORST in table.columns
     names = [rf"\multicolumn{{2}}{{c}}{{{escaped(attack)}}}" for attack in table.attacks]
     rules = "".join(rf"\cmidrule(lr){{{2 * place + 3}-{2 * place + 4}}}" for place in range(len(table.attacks)))
@@ -63,16 +63,16 @@ def latex_table(table: Table, number: int, doubted: Mapping[str, str]) -> str:
              joined(["defence", "CLA", *(r"CAA & SUCC" for _ in table.attacks), *(["CAA"] if worst else [])])]
     label = re.sub(r"[^a-z0-9]+", "-", f"{number} {table.data} {table.encoder} {mode_name(table)}".lower()).strip("-")
     return floated("lr" + "rr" * len(table.attacks) + "r" * worst, heads, map(joined, lines(table)),
-                   caption=caption(table, doubted), label=f"tab:{label}")
+                   caption=caption(table, cautions), label=f"tab:{label}")
 
 
-def caption(table: Table, doubted: Mapping[str, str]) -> str:
+def caption(table: Table, cautions: Sequence[str]) -> str:
     shares = [share for line in table.lines for column in table.columns if (share := line.robust(column))]
     widest = max((share.interval.high - share.interval.low for share in shares), default=0.0)
     about = f"{table.data}, {table.encoder}, {mode_name(table)}: {mode_words(table)}."
     count = f" {behind(shares)}; the intervals over texts (Wilson, 95 %) are at most ±{50 * widest:.1f} points."
     seeds = " Subscripts are standard deviations over seeds." if any(share.seeds > 1 for share in shares) else ""
-    names = "".join([*(f" {told}." for told in attack_names(table)), *(f" {told}" for told in doubt_lines(doubted))])
+    names = "".join([*(f" {told}." for told in attack_names(table)), *(f" {told}" for told in cautions)])
     return escaped(f"{about} {READING}.{count}{seeds}{names}") + (f" {TESTED}." if table.tests else "")
 
 

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """A report as Markdown."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from dualmask.reporting.report import Report, Table
 from dualmask.reporting.report_tables import (
     COST,
     DETECTION,
     LEGEND,
+    cautions,
     defence_cost_rows,
     detail_rows,
     detection_rows,
-    doubt_lines,
     headline,
     main_rows,
     mode_words,
@@ -21,7 +21,6 @@ from dualmask.reporting.report_tables import (
     settings_line,
     table_title,
 )
-from dualmask.reporting.reported import CAUTION
 from dualmask.reporting.side_by_side import BESIDE, RIVAL, beside_rows, missing_lines, rival_rows, unfinished_lines
 
 
@@ -39,13 +38,14 @@ def markdown(report: Report, *, note: str = "", pictures: Mapping[str, str] | No
         if len(rows) > 1:
             parts += [f"## {heading}", words, rendered(rows)]
     for table in report.tables:
-        parts += table_parts(table, report.doubted(table))
+        parts += table_parts(table, cautions(report, table))
     if report.detections:
         parts += ["## Detection", DETECTION, rendered(detection_rows(report))]
     parts += ["## What defences cost", COST, rendered(defence_cost_rows(report))]
     if any(line.gaps or line.clean_gap for table in report.tables for line in table.lines):
-        parts += ["## Reported beside measured", f"{CAUTION} Source: {report.reported.source}. 'far' marks a "
-                  "difference of more than two deviations or, with one seed, a reported figure outside the interval.",
+        parts += ["## Reported beside measured", f"{one_line(report.caution)} Source: {report.reported.source}. 'far' "
+                  "marks a difference of more than two deviations or, with one seed, a reported figure outside the "
+                  "interval; 'older profile' one that was reported of another profile of the attack.",
                   rendered(reported_rows(report))]
     if missing := [*missing_lines(report), *unfinished_lines(report)]:
         parts += ["## What is missing", "\n".join(f"* {one_line(line)}." for line in missing)]
@@ -62,11 +62,11 @@ def problem_lines(report: Report) -> list[str]:
     return ["## Files that are not in this report", "\n".join(f"* {one_line(one)}" for one in report.problems)]
 
 
-def table_parts(table: Table, doubted: Mapping[str, str]) -> Iterator[str]:
+def table_parts(table: Table, cautions: Sequence[str]) -> Iterator[str]:
     yield f"## {table_title(table)}"
     yield f"CAA in points; {mode_words(table)}."
     yield rendered(main_rows(table))
-    yield from map(one_line, doubt_lines(doubted))
+    yield from map(one_line, cautions)
     yield rendered(detail_rows(table))
     yield from settings_line(table)
     if table.reasons:

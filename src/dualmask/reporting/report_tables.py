@@ -108,11 +108,17 @@ def one_line(text: str) -> str:
     return text.translate(SHOWN).replace("<", "&lt;")
 
 
-def doubt_lines(doubted: Mapping[str, str]) -> Iterator[str]:
-    """What is to be read beside a table's highest figures."""
-    if doubted:
-        told = ", ".join(f"{name} ({why})" for name, why in doubted.items())
-        yield f"There are serious doubts about the figures of {told}."
+def cautions(report: Report, table: Table) -> list[str]:
+    """What is to be read beside a table's highest figures, and beside rows that were not made, or not met, alike."""
+    told = ", ".join(f"{name} ({why})" for name, why in report.doubted(table).items())
+    serious = [f"There are serious doubts about the figures of {told}."] if told else []
+    return [*serious, *uneven_lines(report.uneven(table.lines))]
+
+
+def uneven_lines(uneven: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    if uneven:
+        told = "; ".join(f"{name}: {', '.join(rows)}" for name, rows in uneven.items())
+        yield f"Not all rows compare as they stand ({told})."
 
 
 def settings_line(table: Table) -> Iterator[str]:
@@ -205,7 +211,9 @@ def reported_rows(report: Report) -> list[list[str]]:
             found: list[tuple[str, Gap | None, Share | None]] = [("CLA", line.clean_gap, line.clean)]
             found += [(f"CAA {attack}", gap, line.entries[attack].robust) for attack, gap in line.gaps.items()]
             rows += [[data, table.encoder, mode_name(table), name_of_row, name, f"{gap.reported:.1f}", figure(share),
-                      f"{gap.difference:+.1f}", "far" if gap.far else ""] for name, gap, share in found if gap]
+                      f"{gap.difference:+.1f}", ", ".join([*(["far"] if gap.far else []),
+                                                           *(["older profile"] if gap.older else [])])]
+                     for name, gap, share in found if gap]
     return rows
 
 

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
+from typing import cast
 
 from dualmask.errors import DataError
+from dualmask.reporting.entries import Entry, options_of
 
 ASSET = "reported.toml"
 CAUTION = ("Reported figures come from another protocol and another encoder: the paper attacks BERT-base in a way that "
@@ -40,6 +42,20 @@ class Reported:
 
 
 @dataclass(frozen=True)
+class Profile:
+    """How attacks were set when the figures were made, as far as other settings change what they find."""
+
+    preset: str  # of ours that does the same
+    options: Mapping[str, Mapping[str, object]]  # by attack
+
+    def apart(self, attack: str, options: Mapping[str, object]) -> str:
+        """What of an attack is set otherwise; empty where nothing is, or where it is not told."""
+        return ", ".join(f"{name} {options[name]} in place of {value}"
+                         for name, value in self.options.get(attack, {}).items()
+                         if name in options and options[name] != value)
+
+
+@dataclass(frozen=True)
 class ReportedTable:
     """All cells of a published table, and what the data are called elsewhere."""
 
@@ -47,10 +63,27 @@ class ReportedTable:
     cells: tuple[Reported, ...]
     aliases: Mapping[str, str] = field(default_factory=dict)  # other names of the same data
     similar: Mapping[str, str] = field(default_factory=dict)  # the same kind of data, other texts
+    profile: Profile | None = None
 
     def find(self, data: str, defence: str, attack: str) -> Reported | None:
         place = (self.name_of(data), defence, attack)
         return next((one for one in self.cells if (one.data, one.defence, one.attack) == place), None)
+
+    def beside(self, one: Entry) -> Reported | None:
+        """The cell that a measured figure stands beside."""
+        return self.find(one.key.data, one.method, self.attack_of(one))
+
+    def attack_of(self, one: Entry) -> str:
+        """Whatever its column is called, an attack that is set as at that time is the reported one."""
+        same = self.profile is not None and one.attack_preset == self.profile.preset
+        return one.recipe if same else one.key.attack
+
+    def apart(self, one: Entry) -> str:
+        """How an attack whose figure stands beside a reported one is set otherwise."""
+        if self.profile is None or self.beside(one) is None:
+            return ""
+        told = (self.profile.apart(one.recipe, options_of(run.records.header)) for run in one.runs)
+        return next(filter(None, told), "")
 
     def clean(self, data: str, defence: str) -> float | None:
         """A method's clean accuracy, which it has whatever the attack."""
@@ -84,7 +117,7 @@ def table(content: Mapping[str, object]) -> ReportedTable:
         raise DataError(f"{' '.join(min(twice))} is there twice; keep one.")
     return ReportedTable(", ".join(str(source[key]) for key in ("table", "title") if key in source)
                          + (f" (arXiv {source['arxiv']})" if "arxiv" in source else ""),
-                         cells, texts(content, "aliases"), texts(content, "similar"))
+                         cells, texts(content, "aliases"), texts(content, "similar"), profile(content))
 
 
 def row_cells(number: int, row: object) -> Iterator[Reported]:
@@ -104,6 +137,18 @@ def row_cells(number: int, row: object) -> Iterator[Reported]:
         if robust > clean:
             raise DataError(f"row {number}: {attack} has {robust} under attack and {clean} without; expected less.")
         yield Reported(row["data"], row["defence"], attack, row["name"], clean, robust, success)
+
+
+def profile(content: Mapping[str, object]) -> Profile | None:
+    told = dict(section(content, "profile"))
+    if not told:
+        return None
+    preset = told.pop("preset", None)
+    wrong = next((name for name, value in told.items() if not isinstance(value, dict)), None)
+    if type(preset) is not str or wrong:
+        raise DataError(f"[profile]: {f'{wrong} is {told[wrong]!r:.40}' if wrong else f'preset is {preset!r:.40}'}; "
+                        "expected the name of a preset and, by attack, a table of options.")
+    return Profile(preset, cast(dict[str, dict[str, object]], told))
 
 
 def percentage(what: str, value: object) -> float:

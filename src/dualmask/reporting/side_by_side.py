@@ -4,6 +4,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from dualmask.evaluation.records import SCORE_WORDS
+from dualmask.reporting.attack_doubts import OLDER
 from dualmask.reporting.entries import PLAIN, WORST, Share
 from dualmask.reporting.report import Line, Report, Table
 from dualmask.reporting.report_tables import (
@@ -14,6 +15,7 @@ from dualmask.reporting.report_tables import (
     mode_name,
     own_basis,
     test_cells,
+    uneven_lines,
 )
 from dualmask.reporting.rivals import Rivalry, is_ours, rivalries
 
@@ -132,6 +134,16 @@ def short_rows(report: Report, chosen: Callable[[Table], Sequence[Line]]) -> lis
                          worst_cell(table, line), every.get((table.data, table.encoder, line.defence), NOTHING),
                          behind(line.clean), row[training], row[passes], row[answer]])
     return rows
+
+
+def short_cautions(report: Report, chosen: Callable[[Table], Sequence[Line]]) -> list[str]:
+    """What is to be read beside such rows; results tell it at length."""
+    found: dict[str, dict[str, None]] = {}
+    for table in (table for table in report.tables if table.mode == "adaptive" and table.scores == "raw"):
+        for name, rows in report.uneven(chosen(table)).items():
+            found.setdefault(name, {}).update(dict.fromkeys(rows))
+    return [*uneven_lines({name: list(rows) for name, rows in found.items()}),
+            *(one.text for one in report.doubts if one.name == OLDER)]
 
 
 def short_list(table: Table) -> Sequence[Line]:
