@@ -34,7 +34,7 @@ results: $(READY)
 # Data and encoder are fetched; where the encoder is not made yet it is made first, which needs a GPU. ENCODER=gte-small,
 # or a folder, takes another one in its place
 ROW ?= mr.gte-small-mlm.plain.
-GRID ?= experiments/paper_1_breadth.toml
+GRID ?= experiments/published.toml
 OUT ?= again
 
 row: $(READY)

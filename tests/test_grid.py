@@ -296,8 +296,6 @@ def test_quick_is_the_one_that_ships() -> None:
     assert grid.samples >= 50 and len(make_plan(grid).tasks) == 16
 
 
-@pytest.mark.shared
-@pytest.mark.usefixtures("shared")
 @pytest.mark.parametrize("name", ["mr", "ag_news"])
 def test_the_experiments_are_whole(name: str) -> None:
     grid = read_grid(ROOT / "experiments" / f"{name}.toml")
@@ -310,8 +308,6 @@ TIERS = ("paper_1_breadth", "paper_2_depth", "paper_3_full", "paper_mpnet")
 SCORES = "paper_4_scores"  # the first tier's rows again, with more in sight
 
 
-@pytest.mark.shared
-@pytest.mark.usefixtures("shared")
 def test_the_tiers_of_the_table_go_from_breadth_to_depth() -> None:
     grids = {name: read_grid(ROOT / "experiments" / f"{name}.toml") for name in TIERS}
     assert [(len(grid.seeds), grid.samples) for grid in grids.values()] == [(1, 200), (3, 500), (5, 1000), (1, 500)]
@@ -328,8 +324,6 @@ def test_the_tiers_of_the_table_go_from_breadth_to_depth() -> None:
     assert all(one in first.defences for one in again.defences) and again.attacks == first.attacks
 
 
-@pytest.mark.shared
-@pytest.mark.usefixtures("shared")
 @pytest.mark.parametrize("name", [*TIERS, SCORES, "mr", "ag_news", "restore", "smoothing", "votes", "rankings"])
 def test_rows_of_a_table_have_one_budget_of_epochs_and_one_selection(name: str) -> None:
     """Whatever their presets say."""
@@ -341,8 +335,6 @@ def test_rows_of_a_table_have_one_budget_of_epochs_and_one_selection(name: str) 
         assert ways == {(3 if data.startswith("ag_news") else 10, 0, "robust", 100)}
 
 
-@pytest.mark.shared
-@pytest.mark.usefixtures("shared")
 def test_a_cell_of_several_tiers_has_the_same_settings_in_each() -> None:
     """But for the number of texts, which never falls: so a tier goes on where another was."""
     found: dict[str, dict[str, object]] = {}
@@ -358,8 +350,6 @@ def test_a_cell_of_several_tiers_has_the_same_settings_in_each() -> None:
                 found[task.cell.file_name] = settings
 
 
-@pytest.mark.shared
-@pytest.mark.usefixtures("shared")
 @pytest.mark.parametrize(("name", "epochs"), [("training_mr", {10}), ("training_ag_news", {4})])
 def test_presets_of_releases_select_as_these_did_and_the_other_rows_alike(name: str, epochs: set[int]) -> None:
     rows = {job.defence.name: job for job in make_plan(read_grid(ROOT / "experiments" / f"{name}.toml")).jobs}
@@ -374,14 +364,13 @@ def test_presets_of_releases_select_as_these_did_and_the_other_rows_alike(name: 
             "ddm", "ddm+freelb++"))
 
 
-BESIDE = sorted(path.stem for path in (ROOT / "experiments").glob("*.toml") if path.stem not in ("votes", "theory"))
+BESIDE = sorted({path.stem for path in (ROOT / "experiments").glob("*.toml")} - {"votes", "theory", "published"})
 
 
-@pytest.mark.shared
-@pytest.mark.usefixtures("shared")
 @pytest.mark.parametrize("name", BESIDE)
 def test_what_stands_beside_reported_figures_has_the_profile_of_their_time(name: str) -> None:
-    """In columns that no record of another profile has; votes and theory have no reported figure beside them."""
+    """In columns that no record of another profile has; votes and theory have no reported figure beside them,
+    and published repeats what was measured with the newer one."""
     reported = load_reported()
     grid, attacks = read_grid(ROOT / "experiments" / f"{name}.toml"), {one.attack for one in reported.cells}
     assert any(reported.name_of(one.name) in ("mr", "ag_news") for one in grid.data) and reported.profile
@@ -392,8 +381,6 @@ def test_what_stands_beside_reported_figures_has_the_profile_of_their_time(name:
         assert not reported.profile.apart(one.attack, made.options_as_dict())
 
 
-@pytest.mark.shared
-@pytest.mark.usefixtures("shared")
 def test_each_ranking_is_run_beside_words_by_chance() -> None:
     grid = read_grid(ROOT / "experiments" / "rankings.toml")
     pairs = {(one.attack, one.preset, dict(one.options).get("ranking", "usual")) for one in grid.attacks}
@@ -424,8 +411,6 @@ def test_a_defence_may_take_the_network_of_another(write: Write) -> None:
         assert ("did you mean 'ddm'?" in told) == ("dmd" in wrong)
 
 
-@pytest.mark.shared
-@pytest.mark.usefixtures("shared")
 def test_defences_that_vote_get_fewer_texts() -> None:
     grid = read_grid(ROOT / "experiments" / "smoothing.toml")
     for one in grid.defences:
@@ -433,8 +418,6 @@ def test_defences_that_vote_get_fewer_texts() -> None:
         assert grid.samples_of(one, grid.attacks[0]) == (500 if defence.noise == "none" else 100)
 
 
-@pytest.mark.shared
-@pytest.mark.usefixtures("shared")
 def test_every_defence_is_in_an_experiment() -> None:
     grids = [read_grid(ROOT / "experiments" / f"{name}.toml") for name in (
         "smoothing", "training_mr", "training_ag_news", "restore")]

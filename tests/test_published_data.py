@@ -18,9 +18,11 @@ import pytest
 from dualmask import resources
 from dualmask.cli_bench import read_grids
 from dualmask.errors import OptionError, ResourceError
-from dualmask.evaluation.bench import run_grid
+from dualmask.evaluation.bench import plan_of, run_grid
 from dualmask.evaluation.grid import Grid, read_grid
-from dualmask.evaluation.material import encoder_mark, load_data
+from dualmask.evaluation.material import Material, encoder_mark, load_data
+from dualmask.evaluation.records import read_cells
+from dualmask.evaluation.standing import differences, settings_of
 from dualmask.packages import PinnedFile
 from dualmask.published_data import (
     AG_NEWS,
@@ -311,6 +313,21 @@ def test_every_grid_can_be_read_in_a_clone(path: Path, tmp_path: Path) -> None:
 def test_grids_expect_the_rows_that_were_measured(shared: Path, name: str) -> None:
     grid = read_grid(ROOT / "experiments" / f"{name}.toml", sources={name: str(shared / "data" / name)})
     assert load_data(grid.data[0]).test
+
+
+@pytest.mark.slow
+def test_published_rows_are_measured_again_with_their_own_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All rows of the first seed, but for controls and budgets of DDM and of DDM-restore."""
+    monkeypatch.setattr("dualmask.evaluation.standing.material_settings", lambda *_: {})  # data need not be at hand
+    plan, material = plan_of([read_grid(ROOT / "experiments" / "published.toml")]), Material()
+    cells = {records.cell: records for records in read_cells(ROOT / "results" / "paper_table.jsonl.gz").cells}
+    found = set()
+    for job, task in [(job, task) for job in plan.jobs for task in job.tasks if task.cell in cells]:
+        header = cells[task.cell].header
+        assert not differences(header, {**settings_of(job, task, material), "samples": header["samples"]}), task.cell
+        found.add(task.cell.defence)
+    rest = {cell.defence for cell in cells if cell.seed == 0 and cell.scores == "raw"} - found
+    assert rest and all(name.startswith(("ddm", "restore", "no-")) for name in rest), rest
 
 
 # The encoder

@@ -9,14 +9,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from dualmask.attacks import ATTACKS, build_attack
+from dualmask.attacks import build_attack
 from dualmask.defences import DEFENCES, build_defence
 from dualmask.errors import DualmaskError, OptionError
 from dualmask.evaluation.material import Material, unfinished
 from dualmask.evaluation.plan import Job, Plan, Task
 from dualmask.evaluation.protocol import source_mark
 from dualmask.evaluation.records import RECORDS, Cell, CellRecords, cell_of
-from dualmask.options import former_options, saved_options, whole_training
+from dualmask.options import saved_options, whole_training
 from dualmask.results import FAULTS, AttackResult, difference, read_header, read_results
 from dualmask.storage import DESCRIPTION
 
@@ -127,7 +127,6 @@ def stated(header: Mapping[str, object]) -> dict[str, object]:
     facts = given if isinstance(given, Mapping) else {}
     options = facts.get("training")
     beside = {"encoder": told.get("encoder"), "defence": whole_defence(header), "rows": facts.get("rows"),
-              "options": whole_attack(header),
               "training": whole_training(options) if isinstance(options, Mapping) else None,
               "network": facts.get("network", "") if facts else None}
     return {**header, **{name: value for name, value in beside.items() if value is not None}}
@@ -144,12 +143,6 @@ def whole_defence(header: Mapping[str, object]) -> object:
     except OptionError:  # of another version; what it says is compared
         return given
     return json.loads(json.dumps({"name": given["name"], **asdict(found)}))
-
-
-def whole_attack(header: Mapping[str, object]) -> object:
-    """The attack's options likewise; but the rest is compared as it stands."""
-    given, kind = header.get("options"), ATTACKS.get(str(header.get("attack")))
-    return {**former_options(kind.Options), **given} if kind is not None and isinstance(given, Mapping) else given
 
 
 def differences(header: Mapping[str, object], settings: Mapping[str, object]) -> str:
