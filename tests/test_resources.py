@@ -31,7 +31,7 @@ from dualmask.errors import OptionError, ResourceError
 from dualmask.hub import HubRepository
 from dualmask.packages import PackageFile, PinnedFile, Wheel
 from dualmask.repositories import RepositoryFiles
-from dualmask.resources import RESOURCES, Kind, MadeByTool, Resource, fetch, resolve, status, verify
+from dualmask.resources import RESOURCES, Kind, MadeByTool, Resource, beside, fetch, resolve, status, verify
 
 CONFIG, WEIGHTS, ROWS = b'{"model_type": "bert"}', bytes(range(256)) * 400, b"text,label\nfine,1\n"
 ROOT = Path(__file__).parents[1]
@@ -574,8 +574,9 @@ class Hub(BaseHTTPRequestHandler):
         if found is None or files is None:
             self.answer(404, b"{}", {"X-Error-Code": "RepoNotFound"})
         elif found[2] == "resolve":
-            data = files[found[3]]
-            self.answer(200, data, {"ETag": f'"{sha256(data)}"', "X-Repo-Commit": COMMIT})
+            data, known = files.get(found[3], b"{}"), found[3] in files
+            headers = {"ETag": f'"{sha256(data)}"'} if known else {"X-Error-Code": "EntryNotFound"}
+            self.answer(200 if known else 404, data, {**headers, "X-Repo-Commit": COMMIT})
         elif found[2] == "tree":
             tree = [
                 {"type": "file", "path": name, "size": len(data), "oid": git_hash(data)} for name, data in files.items()
@@ -651,6 +652,26 @@ def test_an_offline_hub_is_not_asked(hub_url: str, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(ResourceError, match="HF_HUB_OFFLINE forbids"):
         resolve("owner/model", kind="encoder")
+
+
+def test_a_file_is_added_to_a_model_at_hand(hub_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy that another tool made may lack what says how an encoder pools; the hub is asked once for each file."""
+    folder = resolve("owner/model", kind="encoder", progress=False)
+    assert beside("owner/model", folder, "config.json") == folder / "config.json"
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(ResourceError, match=r"forbids asking the hub, and it is at hand without modules.json. If it"):
+        beside("owner/model", folder, "modules.json")
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    monkeypatch.setenv("HF_ENDPOINT", CLOSED_PORT)
+    with pytest.raises(ResourceError, match=r"can't be reached .* So far it is at hand without modules.json"):
+        beside("owner/model", folder, "modules.json")
+    monkeypatch.setenv("HF_ENDPOINT", hub_url)
+    monkeypatch.setitem(HUB_FILES["owner/model"], "modules.json", b"[]")
+    for _ in range(2):
+        found = beside("owner/model", folder, "modules.json")
+        assert found == folder / "modules.json" and found.read_bytes() == b"[]"
+        assert beside("owner/model", folder, "1_Pooling/config.json") is None
+        monkeypatch.setenv("HF_ENDPOINT", CLOSED_PORT)
 
 
 def test_a_hub_row_says_who_checks_it(hub_url: str, use: Callable[..., None]) -> None:
