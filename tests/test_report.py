@@ -575,6 +575,7 @@ DOUBTS: Mapping[str, tuple[Cells, Cells]] = {
                                   [many(5, 5), many(5, 5, attack="pwws")]),
     "never begun": ([ddm(5, 5, header={"about": {"training": {"ready": False}}})],
                     [ddm(5, 5, header={"about": {"training": {"ready": True}}})]),
+    "trained before corrections": ([trained("rsmi", weight_decay=0.0)], [trained("rsmi", decay="weights")]),
     "trained or selected differently": ([trained("plain"), trained("ddm", epochs=10, keep="last")],
                                         [trained("plain"), trained("ddm")]),
     "best at the last epoch": ([trained("plain", best_epoch=5)],
@@ -649,6 +650,22 @@ def test_rows_trained_otherwise_are_named_with_how() -> None:
     assert told == ["ddm-restore (bert): epochs 10 in place of 5, keep last in place of best",
                     "fat (bert), ttso (bert): epochs 10 in place of 5"]
     assert about == ["ddm-restore", "fat", "ttso"]
+
+
+def test_rows_trained_before_corrections_are_named_with_what_was_corrected() -> None:
+    """Records tell by what they lack: which parameters decayed, and that shield's experts were averaged."""
+    former = [trained("plain"), trained("rsmi"), trained("shield")]
+    text, about = doubt("trained before corrections", *former)
+    assert text[text.index("(") + 1:text.index("). Only")].split("; ") == [
+        "all of them: weight decay reached biases and normalisation",
+        "rsmi (bert): dropout had a part in which tokens were masked in training",
+        "shield (bert): experts and their depths were summed, not averaged"]
+    assert about == ["plain", "rsmi", "shield"]
+    text, about = doubt("trained before corrections", trained("plain", decay="all"), trained("ddm", weight_decay=0.0),
+                        trained("rsmi", weight_decay=0.0))
+    assert about == ["rsmi"] and "decay" not in text, "what was asked for is no fault"
+    now = [trained("plain", decay="weights"), trained("rsmi", decay="weights"), many(5, 5)]
+    assert "trained before corrections" not in {one.name for one in report(*now).doubts}
 
 
 def test_without_a_plain_row_most_rows_are_the_measure() -> None:

@@ -22,7 +22,7 @@ from dualmask.reporting.conditions import (
 from dualmask.reporting.entries import PLAIN, Entry, Key, Share, Worst, plain_rows
 from dualmask.reporting.findings import CHECKS, WIDE, Finding, Severity, named, percent, points, setting
 from dualmask.reporting.reported import ReportedTable
-from dualmask.reporting.training_doubts import best_at_the_end, trained_otherwise
+from dualmask.reporting.training_doubts import best_at_the_end, trained_before_corrections, trained_otherwise
 
 ORDER: Sequence[Severity] = ("serious", "caution", "note")
 UNRANKED = frozenset({  # where serious: accuracy under attack may flatter the defence, or can't be compared
@@ -46,7 +46,7 @@ def find_doubts(entries: Entries, worst: Sequence[Worst], reported: ReportedTabl
         found += compare(whole)
     for look in (adaptive_missing, aware_missing, like_plain, small_samples, single_seeds, unfinished, seeds_differ,
                  never_begun, trained_otherwise, best_at_the_end, texts_differ, sources_differ, several_plain,
-                 mixed_presets, other_options, stand_ins):
+                 mixed_presets, other_options, stand_ins, trained_before_corrections):
         found += look(entries)
     found += [*short_worst(entries, worst), *disputed(worst, entries)]
     found += [*under_reported(entries, reported), *odd_reports(entries, reported)]
