@@ -53,6 +53,14 @@ def test_a_preset_trains_as_its_release_did(name: str, preset: str) -> None:
         ours.precision, ours.seed, ours.validation_share)
 
 
+def test_shield_trains_its_experts_as_its_release_did() -> None:
+    """Three epochs of the encoder come first; like the release it waits two epochs for a better one."""
+    settings = preset_training("shield", "release")
+    assert (settings.optimiser, settings.learning_rate, settings.weight_decay) == ("adam", 3e-5, 0.0)
+    assert (settings.batch_size, settings.max_length, settings.epochs, settings.patience) == (32, 128, 3 + 5, 2)
+    assert (settings.schedule, settings.warmup, settings.clip, settings.clip_at) == ("constant", 0.0, "norm", 3.0)
+
+
 SHARED = [("freelb", "recommended"), ("freelb", "sst-2"), ("freelb++", "recommended"), ("fat", "recommended"),
           ("infobert", "recommended"), ("infobert", "release")]
 FRESH = [("freelb", "textdefender"), ("freelb++", "paper"), ("freelb++", "thirty"), ("fat", "paper")]
