@@ -30,6 +30,7 @@ RELEASED: dict[tuple[str, str], dict[str, object]] = {
     ("freelb", "sst-2"): {**ADAMW, "learning_rate": 1e-5, "weight_decay": 0.01, "epochs": 10, "max_length": 512,
                           "warmup": 1256.0},
     ("freelb", "textdefender"): TEXTDEFENDER,
+    ("ranmask", "release"): {**TEXTDEFENDER, "learning_rate": 5e-5},
     ("freelb++", "paper"): TEXTDEFENDER,
     ("freelb++", "thirty"): TEXTDEFENDER,
     ("infobert", "release"): {**ADAMW, "learning_rate": 2e-5, "weight_decay": 1e-5, "epochs": 3, "warmup": 1000.0},
