@@ -24,7 +24,6 @@ from dualmask.defences.fgws import FGWS, FGWSOptions
 from dualmask.errors import OptionError
 from dualmask.evaluation.protocol import shortened
 from dualmask.models.encoders import load_tokenizer
-from dualmask.options import lasting_options
 from dualmask.text import substitutes as module
 from dualmask.text.encoding import Encode
 from dualmask.text.examples import Dataset, Example, Text
@@ -477,9 +476,9 @@ def test_a_model_of_before_answers_as_it_did(tiny: Callable[[str], Path], data: 
     again = DefendedClassifier.load(path.parent, device="cpu")
     texts = [example.text for example in data.test or []]
     assert torch.equal(again.predict(texts).probabilities, classifier.predict(texts).probabilities)
-    assert lasting_options(again.defence.options) == description["options"]
+    assert again.defence.lasting_options() == description["options"]
     digest = blake2b(digest_size=16)
-    digest.update(json.dumps(["fgws", lasting_options(again.defence.options), list(data.labels), 40]).encode())
+    digest.update(json.dumps(["fgws", again.defence.lasting_options(), list(data.labels), 40]).encode())
     for name, tensor in again.network.state_dict().items():
         digest.update(name.encode())
         digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy().data)

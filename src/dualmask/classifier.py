@@ -16,7 +16,6 @@ from dualmask.defences.base import Defence
 from dualmask.errors import DataError, OptionError
 from dualmask.models.encoders import check_length, check_vocabulary, prepare
 from dualmask.models.modes import evaluating
-from dualmask.options import lasting_options
 from dualmask.text.encoding import Batch, Encode, check_texts, length_batches
 from dualmask.text.examples import Example, Text
 from dualmask.views import DefendedNetwork, Questions
@@ -201,7 +200,7 @@ class DefendedClassifier:
     def fingerprint(self) -> str:
         """A hash of weights, defence, labels and length: equal ones give equal answers."""
         digest = blake2b(digest_size=16)
-        settings = [self.defence.name, lasting_options(self.defence.options), self.labels, self.encode.max_length]
+        settings = [self.defence.name, self.defence.lasting_options(), self.labels, self.encode.max_length]
         digest.update(json.dumps(settings, default=str).encode())
         for name, tensor in self.network.state_dict().items():
             digest.update(name.encode())

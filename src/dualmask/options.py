@@ -99,13 +99,6 @@ def former_options(kind: type[object]) -> dict[str, object]:
     return {f.name: f.metadata["before"] for f in fields(kind) if "before" in f.metadata}  # type: ignore[arg-type]
 
 
-def lasting_options(options: object) -> dict[str, object]:
-    """All but those that came later and do what was done before: of equal ones every version made the same."""
-    former = former_options(type(options))
-    given: dict[str, object] = asdict(options)  # type: ignore[call-overload]
-    return {name: value for name, value in given.items() if name not in former or value != former[name]}
-
-
 def check_fields(options: object) -> None:
     """Every field made with `least`."""
     bounds = {f.name: f.metadata["least"] for f in fields(options) if "least" in f.metadata}  # type: ignore[arg-type]

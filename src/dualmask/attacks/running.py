@@ -21,7 +21,7 @@ from dualmask.attacks.problem import Answer, Problem, Question, Row, SharedStrea
 from dualmask.errors import DataError, OptionError
 from dualmask.models.sentences import cosine
 from dualmask.models.victim import Victim, as_victim, check_classes
-from dualmask.options import check_least, lasting_options
+from dualmask.options import check_least
 from dualmask.results import FORMAT, AttackResult, Outcome, R, RecordFile, ResultFile
 from dualmask.seeds import derived_seed
 from dualmask.text.columns import Text
@@ -87,7 +87,7 @@ class Assault:
                 "changed": attack.changes(attack.preset), "seed": self.seed,
                 "sequential": attack.sequential, "tolerance": self.tolerance, "measure": self.measure,
                 "victim": self.victim.describe(), "labels": list(self.victim.labels),
-                "defence": None if defence is None else {"name": defence.name, **lasting_options(defence.options)},
+                "defence": None if defence is None else {"name": defence.name, **defence.lasting_options()},
                 "dualmask": __version__}
 
     def run(self, examples: Sequence[tuple[int, Example]]) -> Iterator[AttackResult]:

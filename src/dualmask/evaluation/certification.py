@@ -25,7 +25,7 @@ from dualmask.evaluation.certified_records import KIND, Certificate, Certified
 from dualmask.evaluation.records import provenance
 from dualmask.evaluation.statistics import clopper_pearson
 from dualmask.models.victim import ClassifierVictim, check_classes
-from dualmask.options import check_least, lasting_options
+from dualmask.options import check_least
 from dualmask.results import FORMAT, RecordFile
 from dualmask.seeds import derived_seed
 from dualmask.text.examples import Example, Text
@@ -128,7 +128,7 @@ def provable(classifier: DefendedClassifier, texts: Iterable[Text], options: Cer
 def common_header(classifier: DefendedClassifier, options: CertifyingOptions) -> dict[str, object]:
     defence = classifier.defence
     return {"format": FORMAT, "kind": KIND, "dualmask": __version__, "victim": ClassifierVictim(classifier).describe(),
-            "labels": list(classifier.labels), "defence": {"name": defence.name, **lasting_options(defence.options)},
+            "labels": list(classifier.labels), "defence": {"name": defence.name, **defence.lasting_options()},
             "trained": classifier.facts.get("defence"), "samples": options.samples, "seed": options.seed}
 
 

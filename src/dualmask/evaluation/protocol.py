@@ -17,7 +17,7 @@ from dualmask.evaluation.calibration import Revealed, Tempered, fit_temperature
 from dualmask.evaluation.noise import Averaged, Still, verified
 from dualmask.evaluation.records import TRANSFER, Cell, CellRecords, provenance
 from dualmask.models.victim import ClassifierVictim, Victim, check_classes
-from dualmask.options import check_least, lasting_options
+from dualmask.options import check_least
 from dualmask.results import FAULTS, AttackResult, Outcome, ResultFile, Spans
 from dualmask.text.examples import Example, Text
 
@@ -194,7 +194,7 @@ def replay_header(
     same = {key: value for key, value in source.header.items() if key not in own}
     return {**same, **common, "source": source_mark(source), "texts": texts,
             "victim": ClassifierVictim(classifier).describe(),
-            "defence": {"name": classifier.defence.name, **lasting_options(classifier.defence.options)}}
+            "defence": {"name": classifier.defence.name, **classifier.defence.lasting_options()}}
 
 
 def replayed(

@@ -41,12 +41,13 @@ MANY = 3  # times that a sign is told in full
 def find_doubts(entries: Entries, worst: Sequence[Worst], reported: ReportedTable) -> list[Finding]:
     """All reasons for doubt, gravest first."""
     found = [finding for one in entries for check in CHECKS for finding in check(one)]
+    found += trained_before_corrections(entries)
     whole = [one for one in entries if not one.missing]  # of others the easy texts are there, so they look weak
     for compare in (transfer_stronger, aware_weaker, white_box_weaker, illusions):
         found += compare(whole)
     for look in (adaptive_missing, aware_missing, like_plain, small_samples, single_seeds, unfinished, seeds_differ,
                  never_begun, trained_otherwise, best_at_the_end, texts_differ, sources_differ, several_plain,
-                 mixed_presets, other_options, stand_ins, trained_before_corrections):
+                 mixed_presets, other_options, stand_ins):
         found += look(entries)
     found += [*short_worst(entries, worst), *disputed(worst, entries)]
     found += [*under_reported(entries, reported), *odd_reports(entries, reported)]
