@@ -106,7 +106,7 @@ class FGWS(Defence):
     stays there: the shipped vectors (50 neighbours a word at most) in GloVe's place; words split at white space and
     punctuation, not by spaCy; the network reads texts as they are, not cut to 50 words of letters, digits and full
     stops in lower case; differences below 1e-4 count as none; the epoch is kept by accuracy, not by the loss; AdamW's
-    epsilon is 1e-8, not 1e-6. More in 'recommended': S(w) is the 6 nearest of all words, without WordNet (6.1 synonyms
+    epsilon is 1e-8, not 1e-6. More in 'recommended': S(w) is the 6 nearest of all words, without WordNet (6.2 synonyms
     a word on rotten-tomatoes: K would be 7); delta is tuned on simulated adversaries (of words but stop words a share
     gives way to rarer members of S, and texts whose right label is lost count) by the best F1, the lowest of equals. S
     itself made them: an optimistic guess. 'paper' is 'recommended' with WordNet and its K. Where there is no adversary,
