@@ -1094,7 +1094,7 @@ def test_fgpm_ends_where_the_best_exchange_would_change_too_many_words(
 
 def test_records_of_before_are_of_an_fgpm_that_goes_on() -> None:
     """They lack the option, as new records of that way do."""
-    current, former = (build_attack("fgpm", options={"over_limit": way}).options_as_dict() for way in ("end", "pass"))
+    current, former = (build_attack("fgpm", options={"over_limit": way}).lasting_options() for way in ("end", "pass"))
     assert "over_limit" not in former and current == {**former, "over_limit": "end"}
     assert differences({"attack": "fgpm", "options": former}, {"options": former}) == ""
     assert "over_limit: None there" in differences({"attack": "fgpm", "options": former}, {"options": current})

@@ -513,7 +513,7 @@ def test_other_settings_are_not_mixed_in(tmp_path: Path, voter: DefendedClassifi
     header = certify(voter, laden(4), FEW, out=path).header
     for name in ("selection", "draws", "alpha", "seed", "noise", "data", "victim", "certificate", "strict", "about"):
         assert header[name] not in ("", None), name
-    assert header["defence"] == {"name": "keepfew", **voter.defence.options_as_dict()}
+    assert header["defence"] == {"name": "keepfew", **voter.defence.lasting_options()}
     for changed in (replace(FEW, draws=61), replace(FEW, alpha=0.01), replace(FEW, seed=5)):
         with pytest.raises(OptionError, match="other settings"):
             certify(voter, laden(4), changed, out=path, resume=True)

@@ -2,9 +2,11 @@
 """What defences cost, from training to the report."""
 
 import runpy
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -19,7 +21,7 @@ from dualmask.defences.a2t import A2T
 from dualmask.defences.fat import FAT
 from dualmask.evaluation.records import CellRecords
 from dualmask.models.encoders import load_encoder
-from dualmask.optimisation import device_name
+from dualmask.optimisation import device_name, peak_memory
 from dualmask.reporting.page import html
 from dualmask.reporting.report_markdown import markdown
 from dualmask.reporting.report_tables import defence_cost_rows
@@ -163,6 +165,21 @@ def test_memory_is_that_of_training(tiny: Tiny, data: Dataset, monkeypatch: pyte
                   training={**SHORT, "epochs": 3, "patience": 0})
     assert found.facts["cost"]["peak_memory_mb"] == 50  # type: ignore[index]
     assert events == ["begin", "measured", "validation"] * 3
+
+
+def test_memory_is_counted_where_the_system_does_not_tell_python(
+    tiny: Tiny, data: Dataset, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Windows has no module `resource`; what has neither that nor a peak of its own says nothing."""
+    here = peak_memory(torch.device("cpu"))
+    monkeypatch.setitem(sys.modules, "resource", None)  # as Python marks a module that can't be imported
+    assert here and peak_memory(torch.device("cpu")) is None
+    found = train(data, encoder=tiny("bert"), defence="plain", training={**SHORT, "epochs": 1}, progress=False).facts
+    cost = found["cost"]
+    assert isinstance(cost, dict) and ("cuda" in str(cost["device"]) or cost["peak_memory_mb"] is None)
+    counted = SimpleNamespace(memory_info=lambda: SimpleNamespace(peak_wset=3 * 2**20))
+    monkeypatch.setattr("psutil.Process", lambda: counted)
+    assert peak_memory(torch.device("cpu")) == 3
 
 
 def test_the_benchmark_measures_what_is_kept_of_examples(tiny: Tiny, data: Dataset) -> None:

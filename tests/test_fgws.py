@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """FGWS: what it replaces, how suspicious a text is, whom it flags, and how it is tuned."""
 
+import json
 import pickle
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
 from math import floor, log1p
 from pathlib import Path
 
@@ -14,6 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from dualmask.attacks import build_attack
+from dualmask.attacks.running import Assault
 from dualmask.classifier import DefendedClassifier
 from dualmask.defences import DEFENCES
 from dualmask.defences.fgws import FGWS, FGWSOptions
@@ -148,6 +152,31 @@ def test_wordnet_adds_its_single_words(monkeypatch: pytest.MonkeyPatch) -> None:
     assert int(tuned.substitutes.neighbours) == 0
     tuned.tune(lambda texts: torch.zeros(2, len(texts), 2), [Example("dire", 0), Example("film", 0)])
     assert int(tuned.substitutes.neighbours) == 2  # of 1.5
+    lexicon.table["good"] = ["fine"]
+    tuned.tune(lambda texts: torch.zeros(2, len(texts), 2), [Example(word, 0) for word in ("dire", "film", "good")])
+    assert int(tuned.substitutes.neighbours) == 2, "of 4 / 3: rounded up"
+
+
+def test_the_release_looks_among_the_words_of_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """'splendid' and 'dire' are not among them: one is nobody's neighbour, and the other has none."""
+    monkeypatch.setattr(module, "shipped_synonyms", lambda: synonyms(NEAR))
+    own, usual = (fitted(nearest=nearest).substitutes for nearest in ("release", "table"))
+    assert own.near("great", 2) == ["superb", "good"] and usual.near("great", 2) == ["superb", "splendid"]
+    assert own.near("dire", 6) == [] and usual.near("dire", 6) == ["bad"]
+    assert frequent(own, "a dire and great film", 2.0) == "a dire and good film"
+    lexicon = Lexicon({"dire": ["dire", "bad", "awful"]})
+    monkeypatch.setattr("dualmask.text.wordnet.load_wordnet", lambda: lexicon)
+    assert frequent(fitted(nearest="release", synonyms="both").substitutes, "dire", 2.0) == "bad"
+    assert fitted(nearest="release").substitutes.near("bad", 1) == ["awful"]
+
+
+def test_of_equally_frequent_words_the_release_takes_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "shipped_synonyms", lambda: synonyms({("aa", "word"): 0.9, ("bb", "word"): 0.8}))
+    counts = {"word": 1, "aa": 3, "bb": 3}
+    assert frequent(fitted(counts, nearest="release").substitutes, "word", 1.0) == "bb"
+    assert frequent(fitted(counts).substitutes, "word", 1.0) == "aa"
+    equal = fitted({"word": 3, "aa": 3, "bb": 3}, nearest="release").substitutes
+    assert frequent(equal, "word", 9.0) == "word", "none is more frequent"
 
 
 def test_rarer_words_are_rarer_and_drawn_by_the_text() -> None:
@@ -328,6 +357,71 @@ def test_the_percentile_with_the_best_f1_is_chosen(monkeypatch: pytest.MonkeyPat
     assert defence.combine(logits).argmax(dim=1).tolist() == [1, 0, 0]
 
 
+def test_most_adversaries_found_and_of_equals_the_highest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As released; F1 and the lowest of equals choose another delta."""
+    near = {pair: cosine for pair, cosine in NEAR.items() if "fine" not in pair}
+    monkeypatch.setattr(module, "shipped_synonyms", lambda: synonyms(near))
+    examples = [example for example in validation(100) if "fine" not in str(example.text)]
+    chosen: dict[str, float] = {}
+    for rule in ("found", "f1"):
+        defence = fitted(SPREAD, simulated=1.0, chosen_by=rule)
+        trials = list(defence.trials(ask(defence, []), examples))
+        defence.tune(ask(defence, []), examples)
+        chosen[rule] = float(defence.delta)
+        best = max(score for _, score in trials)
+        equal = [delta for delta, score in trials if score == best]
+        assert len(equal) > 1 and chosen[rule] == (max(equal) if rule == "found" else min(equal))
+    texts, labels = [one.text for one in examples], torch.tensor([one.label for one in examples])
+    changed = defence.substitutes.rarer(texts, 1.0, 0)
+    lost = [text for text, is_lost in zip(changed, answered(changed).argmax(dim=1) != labels, strict=True) if is_lost]
+    found = fitted(SPREAD, simulated=1.0, chosen_by="found")
+    for delta, rate in found.trials(ask(found, []), examples):
+        clean, scores = (defence.suspicion(torch.stack([answered(some), answered(
+            defence.substitutes.frequent(some, delta))])) for some in (texts, lost))
+        assert rate == pytest.approx(float((scores > defence.limit(clean)).float().mean()))
+
+
+WORDS = {"good": ["good", "fine", "superb", "Well-made"], "film": ["movie", "film", "flick"], "bad": ["poor", "fine"]}
+
+
+def test_validation_texts_are_attacked_greedily(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Words in random order give way to what costs the label most, if it costs anything or not: one, or a fifth."""
+    monkeypatch.setattr("dualmask.text.wordnet.load_wordnet", lambda: Lexicon(WORDS))
+    defence, asked = fitted(adversaries="attacked", synonyms="both"), list[int]()
+    short = [Example(f"The good film {number}", 1) for number in range(20)]
+    found = set(defence.attacked(ask(defence, asked), short))
+    kinds = {str(text).rsplit(" ", 1)[0] for text in found}
+    assert kinds == {"The superb film", "The good flick"}  # 'flick' and 'movie' cost alike: the first by name
+    assert len(asked) == 1 and sum(asked) == sum(3 if " superb " in str(text) else 2 for text in found)
+    long = Example(("Good film " + "the " * 10).strip(), 1)  # two changes, unless the first costs the label
+    seen = {str(fitted(adversaries="attacked", synonyms="both", seed=seed).attacked(ask(defence, []), [long])[0])
+            for seed in range(12)}
+    rest = " the" * 10
+    assert seen == {"Superb film" + rest, "Superb flick" + rest}
+    pair = Example(("a bad film", "no good film at all, and none of it"), 0)
+    (both,) = defence.attacked(ask(defence, []), [pair])
+    assert isinstance(both, tuple) and both != pair.text
+    assert defence.attacked(ask(defence, []), [Example("", 0), Example("unknown words", 1)]) == ["", "unknown words"]
+    assert defence.attacked(ask(defence, []), []) == []
+
+
+def test_the_release_is_tuned_on_attacked_texts_that_were_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dualmask.text.wordnet.load_wordnet", lambda: Lexicon(WORDS))
+    monkeypatch.setattr(module, "shipped_synonyms", lambda: synonyms(MISLEADING))
+    options = DEFENCES.preset("fgws", "release").options
+    defence = fitted(SPREAD, **{**options, "tuned_on": 25})
+    tried: list[Sequence[Example]] = []
+    real = FGWS.attacked
+    monkeypatch.setattr(FGWS, "attacked", lambda self, ask, right: tried.append(right) or real(self, ask, right))
+    wrong = [Example("a superb movie", 1), *validation(99)]
+    defence.tune(ask(defence, []), wrong)
+    assert len(tried) == 1 and len(tried[0]) == 24 and wrong[0] not in tried[0]
+    assert int(defence.substitutes.neighbours) == 1 and defence.threshold is not None and defence.views == 2
+    texts = ["a dire film", "the good film"]
+    logits = ask(defence, [])(texts)
+    assert torch.equal(defence.combine(logits), logits[1]), "every text is answered with its words replaced"
+
+
 @pytest.mark.usefixtures("table")
 def test_tuning_is_bounded_and_needs_no_adversary() -> None:
     defence, asked = fitted(), [0]
@@ -367,6 +461,32 @@ def test_trained_tuned_and_saved(
         one.predict(texts, explain=True)
 
 
+def test_a_model_of_before_answers_as_it_did(tiny: Callable[[str], Path], data: Dataset, tmp_path: Path) -> None:
+    """Its description lacks options that came later; its fingerprint is the same, so that unfinished work goes on."""
+    plain = tiny_classifier(tiny("bert"), "plain", data)
+    defence = FGWS(FGWSOptions(percentile=100))
+    classifier = DefendedClassifier(plain.model, plain.encode.tokenizer, defence, labels=data.labels, max_length=40)
+    classifier.fit_defence(data.train)
+    classifier.tune_defence(data.validation or [])
+    path = classifier.save(tmp_path / "model") / "dualmask.json"
+    description = json.loads(path.read_text())
+    later = [description["options"].pop(name) for name in ("nearest", "adversaries", "tuned_on", "chosen_by")]
+    assert later == ["table", "simulated", 500, "f1"]
+    path.write_text(json.dumps(description))
+    again = DefendedClassifier.load(path.parent, device="cpu")
+    texts = [example.text for example in data.test or []]
+    assert torch.equal(again.predict(texts).probabilities, classifier.predict(texts).probabilities)
+    assert again.defence.lasting_options() == description["options"]
+    digest = blake2b(digest_size=16)
+    digest.update(json.dumps(["fgws", again.defence.lasting_options(), list(data.labels), 40]).encode())
+    for name, tensor in again.network.state_dict().items():
+        digest.update(name.encode())
+        digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
+    assert again.fingerprint() == digest.hexdigest()
+    header = Assault(again, build_attack("deepwordbug"), measure=None).header()
+    assert header["defence"] == {"name": "fgws", **description["options"]}
+
+
 @pytest.mark.parametrize("restore", ["flagged", "always"])
 def test_the_second_view_answers_for_flagged_texts(
     restore: str, tiny: Callable[[str], Path], data: Dataset,
@@ -392,6 +512,7 @@ def test_the_second_view_answers_for_flagged_texts(
 @pytest.mark.parametrize(("options", "named"), [
     ({"percentile": 101.0}, "percentile"), ({"false_positives": -0.1}, "false_positives"),
     ({"neighbours": -1}, "neighbours"), ({"neighbours": 0}, "WordNet"), ({"simulated": 2.0}, "simulated"),
+    ({"tuned_on": 0}, "tuned_on"),
 ])  # fmt: skip
 def test_impossible_options_are_refused(options: dict[str, float], named: str) -> None:
     with pytest.raises(OptionError, match=named):

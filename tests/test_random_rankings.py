@@ -74,6 +74,6 @@ def test_records_of_before_have_the_options_of_today() -> None:
     """An option that came up later and changes nothing is not written down."""
     for one in read_cells(ROOT / "results" / "ttso.jsonl.gz").cells:
         attack = build_attack(str(one.header["attack"]), preset=str(one.header["preset"]))
-        assert json.loads(json.dumps(attack.options_as_dict())) == one.header["options"], one.cell.attack
+        assert json.loads(json.dumps(attack.lasting_options())) == one.header["options"], one.cell.attack
     chance = build_attack("textfooler", options={"ranking": "random"})
     assert chance.options_as_dict()["ranking"] == "random" and chance.changes(chance.preset) == {"ranking": "random"}

@@ -30,11 +30,14 @@ RELEASED: dict[tuple[str, str], dict[str, object]] = {
     ("freelb", "sst-2"): {**ADAMW, "learning_rate": 1e-5, "weight_decay": 0.01, "epochs": 10, "max_length": 512,
                           "warmup": 1256.0},
     ("freelb", "textdefender"): TEXTDEFENDER,
+    ("ranmask", "release"): {**TEXTDEFENDER, "learning_rate": 5e-5},
     ("freelb++", "paper"): TEXTDEFENDER,
     ("freelb++", "thirty"): TEXTDEFENDER,
     ("infobert", "release"): {**ADAMW, "learning_rate": 2e-5, "weight_decay": 1e-5, "epochs": 3, "warmup": 1000.0},
     ("adfar", "paper"): {**ADAMW, "learning_rate": 3e-5, "weight_decay": 0.0, "epochs": 5, "batch_size": 16,
                          "keep": "last"},
+    ("fgws", "release"): {**ADAMW, "learning_rate": 1e-5, "weight_decay": 0.1, "decay": "all", "epochs": 10,
+                          "warmup": 0.06, "clip": "none"},
     ("floodingx", "release"): {**ADAMW, "learning_rate": 2e-5, "weight_decay": 0.01, "epochs": 10, "max_length": 512,
                                "warmup": 0.1, "clip": "none", "keep": "last"},
 }
@@ -45,10 +48,18 @@ def test_a_preset_trains_as_its_release_did(name: str, preset: str) -> None:
     settings = preset_training(name, preset)
     assert {one: getattr(settings, one) for one in RELEASED[name, preset]} == RELEASED[name, preset]
     assert settings.patience == 0 or settings.keep == "last", "it never stops early"
-    assert getattr(settings, "decay", "weights") == "weights", "no bias is decayed, and no normalisation"
+    assert settings.decay == RELEASED[name, preset].get("decay", "weights"), "most decay no bias and no normalisation"
     ours = TrainingOptions()
     assert (settings.precision, settings.seed, settings.validation_share) == (
         ours.precision, ours.seed, ours.validation_share)
+
+
+def test_shield_trains_its_experts_as_its_release_did() -> None:
+    """Three epochs of the encoder come first; like the release it waits two epochs for a better one."""
+    settings = preset_training("shield", "release")
+    assert (settings.optimiser, settings.learning_rate, settings.weight_decay) == ("adam", 3e-5, 0.0)
+    assert (settings.batch_size, settings.max_length, settings.epochs, settings.patience) == (32, 128, 3 + 5, 2)
+    assert (settings.schedule, settings.warmup, settings.clip, settings.clip_at) == ("constant", 0.0, "norm", 3.0)
 
 
 SHARED = [("freelb", "recommended"), ("freelb", "sst-2"), ("freelb++", "recommended"), ("fat", "recommended"),

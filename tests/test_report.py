@@ -596,6 +596,7 @@ DOUBTS: Mapping[str, tuple[Cells, Cells]] = {
                                   [many(5, 5), many(5, 5, attack="pwws")]),
     "never begun": ([ddm(5, 5, header={"about": {"training": {"ready": False}}})],
                     [ddm(5, 5, header={"about": {"training": {"ready": True}}})]),
+    "trained before corrections": ([trained("rsmi", weight_decay=0.0)], [trained("rsmi", decay="weights")]),
     "trained or selected differently": ([trained("plain"), trained("ddm", epochs=10, keep="last")],
                                         [trained("plain"), trained("ddm")]),
     "best at the last epoch": ([trained("plain", best_epoch=5)],
@@ -690,6 +691,22 @@ def test_rows_trained_otherwise_are_named_with_how() -> None:
     assert about == ["ddm-restore", "fat", "ttso"]
 
 
+def test_rows_trained_before_corrections_are_named_with_what_was_corrected() -> None:
+    """Records tell by what they lack: which parameters decayed, and that shield's experts were averaged."""
+    former = [trained("plain"), trained("rsmi"), trained("shield")]
+    text, about = doubt("trained before corrections", *former)
+    assert text[text.index("(") + 1:text.index("). Only")].split("; ") == [
+        "all of them: weight decay reached biases and normalisation",
+        "rsmi (bert): dropout had a part in which tokens were masked in training",
+        "shield (bert): experts and their depths were summed, not averaged"]
+    assert about == ["plain", "rsmi", "shield"]
+    text, about = doubt("trained before corrections", trained("plain", decay="all"), trained("ddm", weight_decay=0.0),
+                        trained("rsmi", weight_decay=0.0))
+    assert about == ["rsmi"] and "decay" not in text, "what was asked for is no fault"
+    now = [trained("plain", decay="weights"), trained("rsmi", decay="weights"), many(5, 5)]
+    assert "trained before corrections" not in {one.name for one in report(*now).doubts}
+
+
 def test_without_a_plain_row_most_rows_are_the_measure() -> None:
     text, about = doubt("trained or selected differently", trained("ddm", patience=0), trained("fat"), trained("ttso"))
     assert "ddm (bert): patience 0 in place of 2)" in text and about == ["ddm"]
@@ -722,7 +739,7 @@ def test_the_profile_of_that_time_is_what_a_preset_of_ours_does() -> None:
     profile = load_reported().profile
     assert profile and {one.attack for one in load_reported().cells} == set(profile.options)
     for attack, options in profile.options.items():
-        then, now = (build_attack(attack, preset=preset).options_as_dict() for preset in (profile.preset, None))
+        then, now = (build_attack(attack, preset=preset).lasting_options() for preset in (profile.preset, None))
         assert {name: value for name, value in then.items() if value != now[name]} == options
 
 

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import socket
@@ -30,7 +31,7 @@ from dualmask.errors import OptionError, ResourceError
 from dualmask.hub import HubRepository
 from dualmask.packages import PackageFile, PinnedFile, Wheel
 from dualmask.repositories import RepositoryFiles
-from dualmask.resources import RESOURCES, Kind, MadeByTool, Resource, fetch, resolve, status, verify
+from dualmask.resources import RESOURCES, Kind, MadeByTool, Resource, beside, fetch, resolve, status, verify
 
 CONFIG, WEIGHTS, ROWS = b'{"model_type": "bert"}', bytes(range(256)) * 400, b"text,label\nfine,1\n"
 ROOT = Path(__file__).parents[1]
@@ -115,8 +116,8 @@ def no_index(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
 
 
 def hidden_entries(folder: Path) -> list[str]:
-    """Locks and work folders that were left behind."""
-    return [path.name for path in folder.glob(".*")] if folder.exists() else []
+    """Work folders that were left behind. The file of the lock stays."""
+    return [path.name for path in folder.glob(".*") if path.suffix != ".lock"] if folder.exists() else []
 
 
 @contextmanager
@@ -437,16 +438,13 @@ def test_a_stopped_fetch_is_redone(
         process.communicate(timeout=10)
     if how == signal.SIGINT:
         assert hidden_entries(cache) == []
-    else:  # nothing could tidy up: the lock counts as left behind once it was not renewed for a while
-        assert len(hidden_entries(cache)) == 2
-        os.utime(cache / ".tiny.lock", (0, 0))
+    else:  # nothing could tidy up, but nobody has the lock
+        assert len(hidden_entries(cache)) == 1
     assert (fetch("tiny") / "model.safetensors").read_bytes() == WEIGHTS
     assert hidden_entries(cache) == []
 
 
-def test_a_held_lock_is_waited_for(tiny: Resource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(package_cache, "_BEAT_SECONDS", 0.05)
-    monkeypatch.setattr(package_cache, "_STALE_SECONDS", 0.3)
+def test_a_held_lock_is_waited_for(tiny: Resource, tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
     order: list[str] = []
 
@@ -457,10 +455,70 @@ def test_a_held_lock_is_waited_for(tiny: Resource, tmp_path: Path, monkeypatch: 
     with package_cache._exclusive(tmp_path / "cache" / ".tiny.lock"):
         waiting = threading.Thread(target=late)
         waiting.start()
-        time.sleep(1)  # several times the limit: only the renewal keeps the lock
+        time.sleep(0.3)
         order.append("released")
     waiting.join(30)
     assert order == ["released", "fetched"]
+
+
+OWN = """
+import os, sys
+from pathlib import Path
+from dualmask import package_cache
+folder = Path({folder!r})
+print("ready", flush=True)
+sys.stdin.readline()
+for turn in range({turns}):
+    with package_cache._exclusive(folder / ".lock"):
+        os.close(os.open(folder / "owner", os.O_CREAT | os.O_EXCL))  # fails where another is in here
+        count = folder / "count"
+        count.write_text(str(int(count.read_text()) + 1))
+        print("in", flush=True)
+        {inside}
+        (folder / "owner").unlink()
+"""
+
+
+def owning_process(folder: Path, *, turns: int = 1, inside: str = "pass") -> subprocess.Popen[str]:
+    """A process that says "ready", waits for a line, takes the lock and says "in"."""
+    code = OWN.format(folder=str(folder), turns=turns, inside=inside)
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    return process
+
+
+def told(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_an_owner_that_stands_still_keeps_the_lock_and_a_killed_one_frees_it(tmp_path: Path) -> None:
+    """However old the lock looks: a laptop may have slept."""
+    (tmp_path / "count").write_text("0")
+    owner, waiter = (owning_process(tmp_path, inside=inside) for inside in ("sys.stdin.readline()", "pass"))
+    told(owner)
+    assert owner.stdout is not None and waiter.stdout is not None and owner.stdout.readline() == "in\n"
+    owner.send_signal(signal.SIGSTOP)
+    os.utime(tmp_path / ".lock", (0, 0))
+    told(waiter)
+    assert not select.select([waiter.stdout], [], [], 0.5)[0], "two owners"
+    (tmp_path / "owner").unlink()
+    owner.kill()
+    assert waiter.communicate(timeout=30)[0] == "in\n" and owner.wait() == -signal.SIGKILL
+    assert (tmp_path / "count").read_text() == "2"
+
+
+def test_a_lock_of_the_dead_never_has_two_owners(tmp_path: Path) -> None:
+    (tmp_path / "count").write_text("0")
+    (tmp_path / ".lock").touch()
+    os.utime(tmp_path / ".lock", (0, 0))
+    processes = [owning_process(tmp_path, turns=15) for _ in range(4)]
+    for process in processes:
+        told(process)
+    assert [(process.communicate(timeout=60)[0], process.returncode) for process in processes] == [("in\n" * 15, 0)] * 4
+    assert (tmp_path / "count").read_text() == "60"
 
 
 # Names and paths
@@ -516,8 +574,9 @@ class Hub(BaseHTTPRequestHandler):
         if found is None or files is None:
             self.answer(404, b"{}", {"X-Error-Code": "RepoNotFound"})
         elif found[2] == "resolve":
-            data = files[found[3]]
-            self.answer(200, data, {"ETag": f'"{sha256(data)}"', "X-Repo-Commit": COMMIT})
+            data, known = files.get(found[3], b"{}"), found[3] in files
+            headers = {"ETag": f'"{sha256(data)}"'} if known else {"X-Error-Code": "EntryNotFound"}
+            self.answer(200 if known else 404, data, {**headers, "X-Repo-Commit": COMMIT})
         elif found[2] == "tree":
             tree = [
                 {"type": "file", "path": name, "size": len(data), "oid": git_hash(data)} for name, data in files.items()
@@ -593,6 +652,26 @@ def test_an_offline_hub_is_not_asked(hub_url: str, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(ResourceError, match="HF_HUB_OFFLINE forbids"):
         resolve("owner/model", kind="encoder")
+
+
+def test_a_file_is_added_to_a_model_at_hand(hub_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy that another tool made may lack what says how an encoder pools; the hub is asked once for each file."""
+    folder = resolve("owner/model", kind="encoder", progress=False)
+    assert beside("owner/model", folder, "config.json") == folder / "config.json"
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(ResourceError, match=r"forbids asking the hub, and it is at hand without modules.json. If it"):
+        beside("owner/model", folder, "modules.json")
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    monkeypatch.setenv("HF_ENDPOINT", CLOSED_PORT)
+    with pytest.raises(ResourceError, match=r"can't be reached .* So far it is at hand without modules.json"):
+        beside("owner/model", folder, "modules.json")
+    monkeypatch.setenv("HF_ENDPOINT", hub_url)
+    monkeypatch.setitem(HUB_FILES["owner/model"], "modules.json", b"[]")
+    for _ in range(2):
+        found = beside("owner/model", folder, "modules.json")
+        assert found == folder / "modules.json" and found.read_bytes() == b"[]"
+        assert beside("owner/model", folder, "1_Pooling/config.json") is None
+        monkeypatch.setenv("HF_ENDPOINT", CLOSED_PORT)
 
 
 def test_a_hub_row_says_who_checks_it(hub_url: str, use: Callable[..., None]) -> None:

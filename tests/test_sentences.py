@@ -2,6 +2,7 @@
 """Sentence encoders: pooling against a plain computation, and the real ones where they are at hand."""
 
 import importlib.util
+import json
 import shutil
 import sys
 from collections.abc import Callable
@@ -27,15 +28,21 @@ TEXTS = ["the movie was good", "bad", "a very good plot and a superb actor with 
 Tiny = Callable[[str], Path]
 
 
-def plain_vector(folder: Path, text: str) -> torch.Tensor:
-    """One text alone: the mean of its last hidden states, divided by its length."""
+def plain_states(folder: Path, text: str) -> torch.Tensor:
+    """One text alone: its last hidden states, (tokens, size)."""
     from transformers import AutoModel, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
     with torch.no_grad():
-        states = model(**tokenizer(text, return_tensors="pt", return_token_type_ids=False)).last_hidden_state
-    mean = states[0].mean(dim=0)
+        found: torch.Tensor = model(
+            **tokenizer(text, return_tensors="pt", return_token_type_ids=False)).last_hidden_state[0]
+    return found
+
+
+def plain_vector(folder: Path, text: str) -> torch.Tensor:
+    """The mean of these states, divided by its length."""
+    mean = plain_states(folder, text).mean(dim=0)
     return mean / mean.norm()
 
 
@@ -46,6 +53,67 @@ def test_rows_are_the_mean_of_the_tokens(tiny: Tiny, family: str) -> None:
     assert np.abs(np.linalg.norm(vectors, axis=1) - 1).max() < 1e-6
     for row, text in enumerate(TEXTS[:4]):
         assert np.abs(vectors[row] - plain_vector(tiny(family), text).numpy()).max() < 1e-5
+
+
+NETWORK = {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}
+POOLING = {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}
+NORMALIZE = {"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"}
+DENSE = {"idx": 2, "name": "2", "path": "2_Dense", "type": "sentence_transformers.models.Dense"}
+SWITCHES = dict.fromkeys(("pooling_mode_cls_token", "pooling_mode_mean_tokens", "pooling_mode_max_tokens",
+                          "pooling_mode_mean_sqrt_len_tokens", "pooling_mode_weightedmean_tokens",
+                          "pooling_mode_lasttoken"), False)
+
+
+def with_pooling(folder: Path, place: Path, config: object, modules: object = (NETWORK, POOLING, NORMALIZE)) -> str:
+    """A copy of the encoder with sentence-transformers' files beside it."""
+    shutil.copytree(folder, place)
+    if modules is not None:
+        (place / "modules.json").write_text(json.dumps(modules))
+    if config is not None:
+        (place / "1_Pooling").mkdir()
+        (place / "1_Pooling" / "config.json").write_text(json.dumps(config))
+    return str(place)
+
+
+@pytest.mark.parametrize(("config", "mode"), [
+    ({**SWITCHES, "pooling_mode_cls_token": True, "word_embedding_dimension": 16}, "cls"),
+    ({"pooling_mode": "cls"}, "cls"), ({"pooling_mode": ["max"]}, "max"),
+    ({**SWITCHES, "pooling_mode_lasttoken": True}, "lasttoken"),
+    ({**SWITCHES, "pooling_mode_mean_tokens": True}, "mean"), ({"pooling_mode": "mean_sqrt_len_tokens"}, "mean"),
+    ({"word_embedding_dimension": 16}, "mean"),
+])  # fmt: skip
+def test_an_encoder_pools_as_its_folder_says(tiny: Tiny, tmp_path: Path, config: object, mode: str) -> None:
+    encoder = EncoderSentences(with_pooling(tiny("bert"), tmp_path / "own", config), device="cpu")
+    vectors = torch.from_numpy(encoder.encode(TEXTS[:4]))  # several rows, so that some are padded
+    for row, text in enumerate(TEXTS[:4]):
+        states = plain_states(tiny("bert"), text)
+        expected = {"cls": states[0], "lasttoken": states[-1], "max": states.amax(dim=0), "mean": states.mean(dim=0)}
+        own = expected[mode] / expected[mode].norm()
+        assert (vectors[row] - own).abs().max() < 1e-5
+        assert all((own - other / other.norm()).abs().max() > 1e-4 for kind, other in expected.items() if kind != mode)
+
+
+def test_a_pooling_without_a_list_of_modules_is_read(tiny: Tiny, tmp_path: Path) -> None:
+    folder = with_pooling(tiny("bert"), tmp_path / "own", {"pooling_mode": "cls"}, modules=None)
+    assert EncoderSentences(folder, device="cpu").pooling == "cls"
+
+
+@pytest.mark.parametrize(("config", "modules", "told"), [
+    ({**SWITCHES, "pooling_mode_weightedmean_tokens": True}, (NETWORK, POOLING), "pools by pooling_mode_weightedmean"),
+    ({"pooling_mode": "weightedmean"}, (NETWORK, POOLING), "pools by weightedmean; expected one of mean, cls"),
+    ({"pooling_mode_cls_token": True, "pooling_mode_max_tokens": True}, None, "pools by cls and max"),
+    (SWITCHES, None, "pools by nothing"), ({"pooling_mode": 3}, None, "pools by 3"), ([], None, "no object"),
+    ({"pooling_mode": "mean"}, (NETWORK, POOLING, DENSE), "a module Dense, which is not computed here"),
+    ({"pooling_mode": "mean"}, (NETWORK, NORMALIZE), "one Pooling after it, but modules.json has Transformer, Norm"),
+    ({"pooling_mode": "mean"}, ({**NETWORK, "path": "0_Transformer"}, POOLING), "in the folder itself"),
+    (None, (NETWORK, POOLING), "1_Pooling, which has no config.json"), (None, {}, "no list of modules"),
+])  # fmt: skip
+def test_what_is_not_computed_is_refused(
+    tiny: Tiny, tmp_path: Path, config: object, modules: object, told: str,
+) -> None:
+    folder = with_pooling(tiny("bert"), tmp_path / "own", config, modules)
+    with pytest.raises(EncoderError, match=told):
+        EncoderSentences(folder, device="cpu")
 
 
 def test_order_and_company_do_not_matter(tiny: Tiny) -> None:

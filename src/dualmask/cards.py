@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import ClassVar, NamedTuple, TypeVar
 
 from dualmask.errors import OptionError, did_you_mean
-from dualmask.options import make_options
+from dualmask.options import former_options, make_options
 
 HEADINGS = ("Paper", "Idea", "Acts at", "Deviations", "Relations")
 
@@ -76,6 +76,12 @@ class Method:
 
     def options_as_dict(self) -> dict[str, object]:
         return asdict(self.options)  # type: ignore[call-overload,no-any-return]
+
+    def lasting_options(self) -> dict[str, object]:
+        """All but those that came later and do what was done before: of equal ones every version made the same."""
+        former = former_options(type(self.options))
+        return {name: value for name, value in self.options_as_dict().items()
+                if name not in former or value != former[name]}
 
     def changes(self, preset: str | None) -> dict[str, object]:
         """The options that are not the preset's."""

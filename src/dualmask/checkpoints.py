@@ -37,7 +37,7 @@ class Progress:
     backwards: int = 0
     forward_texts: int = 0  # rows of these passes
     backward_texts: int = 0
-    megabytes: float = 0.0  # at most
+    megabytes: float = 0.0  # at most; 0: unknown
     finished: bool = False
 
 

@@ -202,7 +202,7 @@ class DefendedClassifier:
     def fingerprint(self) -> str:
         """A hash of weights, defence, labels and length: equal ones give equal answers."""
         digest = blake2b(digest_size=16)
-        settings = [self.defence.name, self.defence.options_as_dict(), self.labels, self.encode.max_length]
+        settings = [self.defence.name, self.defence.lasting_options(), self.labels, self.encode.max_length]
         digest.update(json.dumps(settings, default=str).encode())
         for name, tensor in self.network.state_dict().items():
             digest.update(name.encode())

@@ -66,6 +66,30 @@ def obtain(repository: HubRepository, *, timeout: float, progress: bool) -> Path
     return folder
 
 
+def obtain_file(repository: HubRepository, commit: str, name: str, *, timeout: float) -> Path | None:
+    """One more file of a model that is at hand, fetched if need be; None where the repository has no such file."""
+    from huggingface_hub import hf_hub_download, try_to_load_from_cache
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    cache = os.environ.get("HF_HUB_CACHE") or None
+    known = try_to_load_from_cache(repository.id, name, cache_dir=cache, revision=commit)
+    if known is not None:
+        return Path(known) if isinstance(known, str) else None  # else it is known not to be there
+    remedy = f"it is at hand without {name}. If it needs none, give the folder of your copy as a path."
+    if offline():
+        raise ResourceError(f"{repository}: HF_HUB_OFFLINE forbids asking the hub, and {remedy}")
+    try:
+        _listing(repository, timeout)  # tells within seconds whether anybody answers
+        return Path(hf_hub_download(repository.id, name, revision=commit, cache_dir=cache, endpoint=endpoint(),
+                                    etag_timeout=timeout))
+    except ResourceError as error:
+        raise ResourceError(f"{error} So far {remedy}") from None
+    except Exception as error:
+        if isinstance(error, EntryNotFoundError) and not isinstance(error, LocalEntryNotFoundError):
+            return None
+        raise ResourceError(f"{_explanation(repository, error)} So far {remedy}") from None
+
+
 def offline() -> bool:
     from huggingface_hub import constants
 

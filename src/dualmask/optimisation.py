@@ -68,11 +68,19 @@ def forget_peak(device: torch.device) -> None:
         torch.cuda.reset_peak_memory_stats(device)
 
 
-def peak_memory(device: torch.device) -> float:
-    """Megabytes that the GPU's tensors took at most since `forget_peak`; without a GPU, that this process ever did."""
+def peak_memory(device: torch.device) -> float | None:
+    """Megabytes that the GPU's tensors took at most since `forget_peak`; without a GPU, that this process ever did.
+
+    None on a system that doesn't keep count.
+    """
     if device.type == "cuda":
         return round(torch.cuda.max_memory_allocated(device) / 2**20, 1)
-    import resource  # not on every system
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows, which counts by itself
+        import psutil
 
+        peak = getattr(psutil.Process().memory_info(), "peak_wset", None)
+        return None if peak is None else round(peak / 2**20, 1)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return round(peak / (2**20 if sys.platform == "darwin" else 2**10), 1)

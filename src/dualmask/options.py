@@ -100,13 +100,6 @@ def former_options(kind: type[object]) -> dict[str, object]:
     return {f.name: f.metadata["before"] for f in fields(kind) if "before" in f.metadata}  # type: ignore[arg-type]
 
 
-def as_before(options: object) -> dict[str, object]:
-    """Options by name, but for those that came up later and are as everything was before."""
-    former = former_options(type(options))
-    return {name: value for name, value in asdict(options).items()  # type: ignore[call-overload]
-            if name not in former or value != former[name]}
-
-
 def check_fields(options: object) -> None:
     """Every field made with `least`."""
     bounds = {f.name: f.metadata["least"] for f in fields(options) if "least" in f.metadata}  # type: ignore[arg-type]

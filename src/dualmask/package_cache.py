@@ -8,8 +8,6 @@ import json
 import os
 import shutil
 import tempfile
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,8 +20,6 @@ from dualmask.repositories import RepositoryFiles, obtain_repository_files
 PinnedFiles = PackageFile | RepositoryFiles
 
 _STAMP = ".stamp.json"
-_BEAT_SECONDS = 1.0
-_STALE_SECONDS = 10.0
 
 
 class _Mark(NamedTuple):
@@ -57,9 +53,6 @@ def store(source: PinnedFiles, folder: Path, *, timeout: float, progress: bool) 
                 files = _obtain(source, work, timeout=timeout, watch=watch)
             _write_stamp(source, files)
             _put_in_place(files, folder, work / "replaced")
-        except OSError:
-            if fault(source, folder, rehash=False):  # else a process that took the lock over was quicker
-                raise
         finally:
             shutil.rmtree(work, ignore_errors=True)
 
@@ -111,36 +104,14 @@ def _current_marks(source: PinnedFiles, folder: Path) -> dict[str, _Mark]:
 
 @contextmanager
 def _exclusive(lock: Path) -> Iterator[None]:
-    """One process at a time. The owner keeps renewing the lock's time; a lock left by a killed process goes stale."""
-    while not _acquired(lock):
-        time.sleep(0.1)
-    stop = threading.Event()
-    beat = threading.Thread(target=_keep_fresh, args=(lock, stop), daemon=True)
-    beat.start()
-    try:
+    """One process at a time. The operating system lets go of the lock when its owner ends, however that ends.
+
+    The file stays where it is: removed, it could be locked by one process and made anew by another.
+    """
+    from filelock import FileLock
+
+    with FileLock(lock, mode=0o666):  # several users may share a cache
         yield
-    finally:
-        stop.set()
-        beat.join()
-        lock.unlink(missing_ok=True)
-
-
-def _acquired(lock: Path) -> bool:
-    try:
-        os.close(os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-        return True
-    except FileExistsError:
-        # Two waiters may both take over a stale lock: then both download, and the later one replaces equal files.
-        with suppress(FileNotFoundError):
-            if time.time() - lock.stat().st_mtime > _STALE_SECONDS:
-                lock.unlink()
-        return False
-
-
-def _keep_fresh(lock: Path, stop: threading.Event) -> None:
-    while not stop.wait(_BEAT_SECONDS):
-        with suppress(OSError):
-            os.utime(lock)
 
 
 @contextmanager

@@ -233,6 +233,17 @@ def hub_snapshot(name: str, *, progress: bool = True) -> Path:
         raise ResourceError(f"{error} {hint} {_at_hand()}") from None
 
 
+def beside(name: str, folder: Path, file: str) -> Path | None:
+    """A small file with an encoder that was resolved to a folder; asked of its hub where it isn't there.
+
+    None where there is none. Encoders of the table are read without.
+    """
+    if (folder / file).is_file():
+        return folder / file
+    repository = None if name in RESOURCES or os.path.exists(name) else hub.parse(name)
+    return hub.obtain_file(repository, folder.name, file, timeout=_time_limit()) if repository else None
+
+
 def fetch(name: str, *, progress: bool = True) -> Path:
     """Bring a resource of the table to this machine unless it is there and right; returns where it is."""
     resource = _known(name)

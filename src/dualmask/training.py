@@ -182,7 +182,7 @@ class Run:
         state.forward_texts, state.backward_texts = state.forward_texts + texts[0], state.backward_texts + texts[1]
 
     def measure_memory(self) -> None:
-        self.state.megabytes = max(self.state.megabytes, peak_memory(self.accelerator.device))
+        self.state.megabytes = max(self.state.megabytes, peak_memory(self.accelerator.device) or 0.0)
 
     def backward(self, loss: Tensor) -> None:
         """Processes' gradients are averaged, so that one with more rows of a batch than another counts for more."""

@@ -32,8 +32,8 @@ def cost(run: "Run") -> dict[str, object]:
     forwards, backwards = texts.tolist()
     return {"examples": len(run.examples), "epochs": state.epoch, "forward_texts": forwards,
             "backward_texts": backwards, "forward_passes": state.forwards, "backward_passes": state.backwards,
-            "seconds_per_epoch": round(state.seconds / max(1, state.epoch), 2), "peak_memory_mb": state.megabytes,
-            "device": device_name(accelerator.device)}
+            "seconds_per_epoch": round(state.seconds / max(1, state.epoch), 2),
+            "peak_memory_mb": state.megabytes or None, "device": device_name(accelerator.device)}
 
 
 def outcome(run: "Run", data: Dataset) -> dict[str, object]:

@@ -23,7 +23,7 @@ from dualmask.attacks.oracles import SentenceOracle
 from dualmask.attacks.problem import Answer, Problem, Steps, Terms
 from dualmask.cards import Method
 from dualmask.models.victim import Victim
-from dualmask.options import as_before, check_fields, check_least, check_shares, least
+from dualmask.options import check_fields, check_least, check_shares, least
 from dualmask.text.stop_words import StopWords, stop_words
 from dualmask.text.words import Rule, Words
 
@@ -114,10 +114,6 @@ class Attack(Method):
         self.sequential = False  # TextAttack's order of questions, down to its accidents
         self.victim: Victim | None = None  # whom it is made for, where the attack must know
         self._moves: tuple[bool, Moves] | None = None
-
-    def options_as_dict(self) -> dict[str, object]:
-        """Without those that came up later and change nothing: so records of before have the same options."""
-        return as_before(self.options)
 
     # What a recipe says
 

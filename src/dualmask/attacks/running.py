@@ -83,11 +83,11 @@ class Assault:
     def header(self) -> dict[str, object]:
         """What a file of results says about how they came about."""
         attack, defence = self.attack, getattr(self.victim.classifier, "defence", None)
-        return {"format": FORMAT, "attack": attack.name, "preset": attack.preset, "options": attack.options_as_dict(),
+        return {"format": FORMAT, "attack": attack.name, "preset": attack.preset, "options": attack.lasting_options(),
                 "changed": attack.changes(attack.preset), "seed": self.seed,
                 "sequential": attack.sequential, "tolerance": self.tolerance, "measure": self.measure,
                 "victim": self.victim.describe(), "labels": list(self.victim.labels),
-                "defence": None if defence is None else {"name": defence.name, **defence.options_as_dict()},
+                "defence": None if defence is None else {"name": defence.name, **defence.lasting_options()},
                 "dualmask": __version__}
 
     def run(self, examples: Sequence[tuple[int, Example]]) -> Iterator[AttackResult]:

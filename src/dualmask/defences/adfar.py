@@ -14,7 +14,7 @@ from dualmask.defences.adversaries import Adversaries, part, shuffled
 from dualmask.defences.base import Family, Network
 from dualmask.defences.random_views import RandomViews
 from dualmask.models.observation import watched
-from dualmask.options import check_least, check_shares
+from dualmask.options import came_later, check_least, check_shares
 from dualmask.text.encoding import Batch, Encode
 from dualmask.text.examples import Example, Text
 from dualmask.text.randomisation import FrequentSynonyms
@@ -37,7 +37,8 @@ class ADFAROptions:
     records: str = ""  # a file of earlier attacks on the training texts, instead of an attack while training
     train_rate: float = 0.25  # words of a text that are drawn to be replaced, in training
     test_rate: float = 0.3  # and at inference
-    anomaly: Literal["state", "pooled"] = "state"  # what its head reads; pooled: as the labels' last layer
+    # what its head reads; pooled: as the labels' last layer
+    anomaly: Literal["state", "pooled"] = came_later("state", before="state")
     noise: Literal["text", "fresh"] = "text"  # the same draws each time a text comes, or new ones
     noise_seed: int = 0
 

@@ -68,7 +68,8 @@ class DDM(Defence):
     Acts at: training_view (M masks after [CLS]), inference_view (the M rarest tokens), the masks' position embeddings.
     Deviations: 10 % of the tokens are masked at inference, not 30 %, which costs less clean accuracy; tokens keep their
     positions when masks are inserted; AdamW at 5e-5, warm-up for 10 %, not 10,000 steps; at least one token stays.
-    Preset 'paper' takes the text literally, 'release' the authors' code with its faults.
+    Preset 'paper' takes the text literally, 'release' the authors' code with its faults (but AdamW's epsilon is 1e-8,
+    there 1e-6).
     Relations: MI4D inserts at inference too; RanMASK replaces at random and votes; FGWS gave the frequency score.
     """
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from dualmask.cards import Paper, Preset
 from dualmask.defences.ascent import Ascent, DropoutMasks
 from dualmask.defences.base import Backward, Family, Objective
-from dualmask.options import check_least
+from dualmask.options import came_later, check_least
 from dualmask.text.encoding import Batch
 
 Bits = NDArray[np.uint8]  # (tokens, size / 8): one sign a bit
@@ -25,7 +25,8 @@ class FATOptions:
 
     step_size: float = 0.2  # alpha, its length
     start: float = 0.05  # a0, of the perturbation that it begins with
-    dropout_masks: DropoutMasks = "shared"  # of the passes over a batch: one set, as FreeLB's paper has it, or fresh
+    # of the passes over a batch: one set, as FreeLB's paper has it, or fresh
+    dropout_masks: DropoutMasks = came_later("shared", before="shared")
 
     def __post_init__(self) -> None:
         check_least(step_size=(self.step_size, 0), start=(self.start, 0))

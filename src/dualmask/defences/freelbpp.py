@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from dualmask.cards import Paper, Preset
 from dualmask.defences.ascent import Ascent, DropoutMasks
-from dualmask.options import check_least
+from dualmask.options import came_later, check_least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +16,8 @@ class FreeLBppOptions:
     steps: int = 10  # K
     step_size: float = 0.03  # alpha, the length of a step
     start: float = 0.05  # a0, of the first random perturbation
-    dropout_masks: DropoutMasks = "shared"  # of the passes over a batch: one set, as FreeLB's paper has it, or fresh
+    # of the passes over a batch: one set, as FreeLB's paper has it, or fresh
+    dropout_masks: DropoutMasks = came_later("shared", before="shared")
 
     def __post_init__(self) -> None:
         check_least(steps=(self.steps, 1), step_size=(self.step_size, 0), start=(self.start, 0))

@@ -72,7 +72,7 @@ class RanMASK(RandomTexts):
         "recommended": Preset({}, {}),
         "certify": Preset({"rate": 0.9}, {"epochs": 10}),
         "release": Preset({"rate": 0.7}, {"learning_rate": 5e-5, "epochs": 10, "patience": 0, "batch_size": 32,
-                                          "weight_decay": 1e-6, "warmup": 0.1}),
+                                          "weight_decay": 1e-6, "schedule": "cosine", "warmup": 0.0}),
     }
     options: RanMASKOptions
 

@@ -62,8 +62,9 @@ class RSMI(RandomViews):
     Deviations: M = 2 of 5, sigma 0.2, 5 and 50 views, alpha 0.98 and the gradient of the batch's mean loss, in training
     with noise and without dropout, are the released code's. A gradient takes a pass forward and back for each batch; at
     inference it is noisy there and not here, so that the first masks depend on the text alone. The five are the text's
-    own tokens (there some are special, then dropped), drawn without replacement; five views must all agree. Preset
-    'paper' trains as released, but for AdamW's epsilon (1e-8, there 1e-6) and a second dropout in BERT's head there.
+    own tokens (there some are special, then dropped, and texts of ten tokens or fewer have one), drawn without
+    replacement; five views must all agree. Preset 'paper' trains as released, but for AdamW's epsilon (1e-8, there
+    1e-6) and a second dropout in BERT's head there.
     Relations: RanMASK hides words at random and votes; DDM's scorer 'gradient' hides by the same norm, in one pass. No
     certificate: the noise is on hidden states, and a word's change of them has no bound.
     """

@@ -61,7 +61,9 @@ class SHIELD(Voting):
     Deviations: for 3 epochs the encoder learns through its own head, the experts beside it; then it is frozen, dropout
     on ('patch', for a trained classifier, freezes at once, as published). A tenth of the training examples teach the
     depths, not validation data. Models saved before there was 'averaged' sum and go on so. 'release' multiplies by tau
-    where we divide, and weighs by the switch twice; there the switch is untrained and distances are squared.
+    where we divide, and weighs by the switch twice. What stays there: one optimiser for all (the released encoder is
+    trained before, by AdamW), a switch that learns, the diversity of experts before they are weighed, distances that
+    are not squared, and the epoch kept by accuracy, not by the loss.
     Relations: IB draws a code where this draws a head. Text-RS and RSMI put noise before or into the encoder.
     """
 
@@ -77,7 +79,7 @@ class SHIELD(Voting):
         "recommended": Preset({}, {"epochs": 8}), "patch": Preset({"warm": 0}, {}),
         "release": Preset({"weights": "release", "depth_rate": 3333.0}, {
             "optimiser": "adam", "learning_rate": 3e-5, "weight_decay": 0.0, "schedule": "constant", "warmup": 0.0,
-            "clip_at": 3.0, "batch_size": 16, "epochs": 8})}
+            "clip_at": 3.0, "batch_size": 32, "epochs": 8})}
     options: SHIELDOptions
     _frozen = False  # the encoder, while training
 

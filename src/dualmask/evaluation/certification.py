@@ -128,7 +128,7 @@ def provable(classifier: DefendedClassifier, texts: Iterable[Text], options: Cer
 def common_header(classifier: DefendedClassifier, options: CertifyingOptions) -> dict[str, object]:
     defence = classifier.defence
     return {"format": FORMAT, "kind": KIND, "dualmask": __version__, "victim": ClassifierVictim(classifier).describe(),
-            "labels": list(classifier.labels), "defence": {"name": defence.name, **defence.options_as_dict()},
+            "labels": list(classifier.labels), "defence": {"name": defence.name, **defence.lasting_options()},
             "trained": classifier.facts.get("defence"), "samples": options.samples, "seed": options.seed}
 
 

@@ -203,7 +203,7 @@ def replay_header(
     same = {key: value for key, value in source.header.items() if key not in own}
     return {**same, **common, "source": source_mark(source), "texts": texts,
             "victim": ClassifierVictim(classifier).describe(),
-            "defence": {"name": classifier.defence.name, **classifier.defence.options_as_dict()}}
+            "defence": {"name": classifier.defence.name, **classifier.defence.lasting_options()}}
 
 
 def replayed(

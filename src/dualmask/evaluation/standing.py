@@ -102,7 +102,7 @@ def settings_of(job: Job, task: Task, material: Material) -> dict[str, object]:
     attack = build_attack(entry.attack, preset=entry.preset, options=entry.options)
     defence = build_defence(chosen.defence, preset=chosen.preset, options=chosen.options)
     found = {"cell": task.cell.as_dict(), "attack": attack.name, "preset": entry.preset,
-             "options": attack.options_as_dict(), "seed": grid.attack_seed, "samples": task.texts,
+             "options": attack.lasting_options(), "seed": grid.attack_seed, "samples": task.texts,
              "sample_seed": grid.sample_seed, "measure": None if grid.measure == "none" else grid.measure,
              "eot": (chosen.eot or grid.eot) if defence.noise != "none" else 1,
              "draws": grid.draws if defence.noise != "none" else 0,

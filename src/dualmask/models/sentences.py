@@ -16,6 +16,7 @@ from torch import Tensor
 
 from dualmask.errors import EncoderError, ResourceError
 from dualmask.models.encoders import LOADING_ERRORS, load_tokenizer, longest_input, model_inputs, read_network
+from dualmask.models.pooling import Pooling, pooled, read_pooling
 from dualmask.text.encoding import Batch, Encode, length_batches, readable
 
 if TYPE_CHECKING:
@@ -38,11 +39,11 @@ class SentenceEncoder(Protocol):
 
 
 class EncoderSentences:
-    """The mean of an encoder's last hidden states over all tokens, as sentence encoders are trained to be read."""
+    """An encoder's last hidden states as one vector: the mean over all tokens, or as its folder says it was trained."""
 
     def __init__(self, name: str = "minilm", *, device: str | None = None, max_length: int = LONGEST) -> None:
         self.name = name
-        self.model, tokenizer = _load(name)
+        self.model, tokenizer, self.pooling = _load(name)
         self.model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))  # type: ignore[arg-type]
         self.tokens = Encode(tokenizer, max_length=min(max_length, longest_input(self.model)))
 
@@ -57,8 +58,7 @@ class EncoderSentences:
 
     def _pooled(self, batch: Batch) -> Tensor:
         states = self.model(**model_inputs(self.model, batch)).last_hidden_state  # (rows, length, size)
-        kept = batch.attention_mask[..., None].to(states.dtype)  # special tokens count, padding doesn't
-        return torch.nn.functional.normalize((states * kept).sum(dim=1) / kept.sum(dim=1), dim=1)
+        return pooled(states, batch.attention_mask, self.pooling)
 
 
 class UniversalSentences:
@@ -100,12 +100,13 @@ def angular(one: Vectors, other: Vectors) -> Vectors:
     return cast(Vectors, 1 - np.arccos(cosine(one, other)) / np.pi)
 
 
-def _load(name: str) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
+def _load(name: str) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase", Pooling]:
     from transformers import AutoModel
 
     from dualmask.resources import resolve
 
     folder = resolve(name, kind="encoder")
+    pooling = read_pooling(folder, name)
     try:
         model, report = read_network(AutoModel, folder, output_loading_info=True)
     except LOADING_ERRORS as error:
@@ -113,4 +114,4 @@ def _load(name: str) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
                            "with config.json, model.safetensors and its tokenizer.") from error
     if missing := sorted(key for key in report["missing_keys"] if "pooler" not in key):  # we pool by ourselves
         raise EncoderError(f"'{name}' can't serve as a sentence encoder: its weights lack {missing[0]}.")
-    return model.eval(), load_tokenizer(folder)
+    return model.eval(), load_tokenizer(folder), pooling

@@ -31,7 +31,7 @@ from dualmask.reporting.conditions import (
 from dualmask.reporting.entries import PLAIN, Entry, Key, Share, Worst, plain_rows
 from dualmask.reporting.findings import CHECKS, WIDE, Finding, Severity, named, percent, points, setting
 from dualmask.reporting.reported import ReportedTable
-from dualmask.reporting.training_doubts import best_at_the_end, trained_otherwise
+from dualmask.reporting.training_doubts import best_at_the_end, trained_before_corrections, trained_otherwise
 
 ORDER: Sequence[Severity] = ("serious", "caution", "note")
 UNRANKED = frozenset({  # where serious: accuracy under attack may flatter the defence, or can't be compared
@@ -53,6 +53,7 @@ MANY = 3  # times that a sign is told in full
 def find_doubts(entries: Entries, worst: Sequence[Worst], reported: ReportedTable) -> list[Finding]:
     """All reasons for doubt, gravest first."""
     found = [finding for one in entries for check in CHECKS for finding in check(one)]
+    found += trained_before_corrections(entries)
     whole = [one for one in entries if not one.missing]  # of others the easy texts are there, so they look weak
     for compare in (transfer_stronger, aware_weaker, white_box_weaker, illusions):
         found += compare(whole)

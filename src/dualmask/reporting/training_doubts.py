@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from dualmask.options import whole_training
-from dualmask.reporting.entries import Entry, Key, plain_rows, training_facts
+from dualmask.reporting.entries import Entry, Key, defence_options, plain_rows, training_facts
 from dualmask.reporting.findings import Finding
 
 Entries = Sequence[Entry]
@@ -55,6 +55,37 @@ def trained_otherwise(entries: Entries) -> Iterator[Finding]:
                       f"{data}: not all rows were trained, or had their epoch chosen, as the plain row or most others "
                       f"({which}). What such a row gains or loses may come from that, not from its defence.",
                       keys_of(entries, {row for group in ways.values() for row in group}))
+
+
+def trained_before_corrections(entries: Entries) -> Iterator[Finding]:
+    """Rows that would not be trained so any more, by what their records lack."""
+    found: dict[str, dict[str, dict[Row, None]]] = {}  # by data: what, and which rows
+    for row, group in rows(entries).items():
+        for what in corrected_since(group):
+            found.setdefault(row.data, {}).setdefault(what, {})[row] = None
+    for data, faults in found.items():
+        every = [row for row, group in rows(entries).items() if row.data == data and training_options(group)]
+        which = "; ".join(f"{'all of them' if len(group) == len(every) > 1 else listed(group)}: {what}"
+                          for what, group in faults.items())
+        yield Finding("trained before corrections", "caution",
+                      f"{data}: rows were trained before faults in training were corrected ({which}). Only training "
+                      "them again can tell what that changes.",
+                      keys_of(entries, {row for group in faults.values() for row in group}))
+
+
+def corrected_since(entries: Entries) -> Iterator[str]:
+    """Of one row. Which parameters decay was asked for from the day on that `rsmi` was corrected, too."""
+    told = [options for one in entries for run in one.runs
+            if isinstance(options := training_facts(run.records.header).get("training"), Mapping)]
+    methods = {part for one in entries for part in one.method.split("+")}
+    if any("decay" not in options for options in told):
+        if any(options.get("weight_decay") != 0 for options in told):
+            yield "weight decay reached biases and normalisation"
+        if "rsmi" in methods:
+            yield "dropout had a part in which tokens were masked in training"
+    summed = any("averaged" not in defence_options(run.records.header) for one in entries for run in one.runs)
+    if "shield" in methods and told and summed:
+        yield "experts and their depths were summed, not averaged"
 
 
 def commonest(given: Sequence[Options]) -> Options:

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Words that may stand for another, and texts in which they do, by how frequent they are."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from random import Random
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -14,15 +16,20 @@ from dualmask.text.stop_words import stop_words
 from dualmask.text.synonyms import shipped_synonyms
 from dualmask.text.words import Words, in_case_of
 
+Nearest = Literal["table", "release"]
+
 
 class Substitutes(nn.Module):
-    """S(w): the nearest words by the shipped vectors and, if wanted, WordNet's synonyms; with counts of words."""
+    """S(w): the nearest words by the shipped vectors and, if wanted, WordNet's synonyms; with counts of words.
+
+    nearest='release' looks among the counted words, for these alone, and of equally frequent ones takes the last.
+    """
 
     neighbours: Tensor  # K, how many of the nearest
 
-    def __init__(self, neighbours: int, *, wordnet: bool = False) -> None:
+    def __init__(self, neighbours: int, *, wordnet: bool = False, nearest: Nearest = "table") -> None:
         super().__init__()
-        self.counts, self.wordnet = WordCounts(), wordnet
+        self.counts, self.wordnet, self.nearest = WordCounts(), wordnet, nearest
         self.register_buffer("neighbours", torch.tensor(neighbours))
         self._known: dict[tuple[str, int], str] = {}
         self._counted: dict[str, int] = {}  # the counts for which that holds
@@ -41,11 +48,15 @@ class Substitutes(nn.Module):
 
     def near(self, word: str, neighbours: int) -> list[str]:
         """S(w) of a word in lower case."""
-        vectors = [other for other, _ in shipped_synonyms().neighbours(word, neighbours)]
+        if self.nearest == "table":
+            vectors = [other for other, _ in shipped_synonyms().neighbours(word, neighbours)]
+        else:
+            around = shipped_synonyms().neighbours(word) if self.counts(word) else []
+            vectors = [other for other, _ in around if self.counts(other)][:neighbours]
         return list(dict.fromkeys([*(self.synonyms(word) if self.wordnet else ()), *vectors]))
 
     def most_frequent(self, word: str, neighbours: int) -> str:
-        """Of the word and S(w), of equals the first.
+        """Of the word and S(w), of equals the word itself, or else the first of S(w) ('release': the last by name).
 
         Remembered, since it depends on the word alone; not of words without others: there is no end to these.
         """
@@ -53,7 +64,8 @@ class Substitutes(nn.Module):
             self._known, self._counted = {}, counted
         best = self._known.get((word, neighbours), "")
         if not best and (others := self.near(word, neighbours)):
-            best = self._known[word, neighbours] = max([word, *others], key=self.counts)
+            ranked = others if self.nearest == "table" else sorted(others, reverse=True)
+            best = self._known[word, neighbours] = max([word, *ranked], key=self.counts)
         return best or word
 
     def frequent(self, texts: Sequence[Text], delta: float) -> list[Text]:
@@ -89,3 +101,9 @@ def rewritten(text: Text, substitute: Callable[[str], str]) -> Text:
         parts += text[end:start], word if new == word.lower() else in_case_of(new, word)
         end = after
     return "".join([*parts, text[end:]])
+
+
+def exchanged(text: Text, words: Mapping[int, str]) -> Text:
+    """With the words at some places, counted through both texts of a pair, exchanged for others in lower case."""
+    places = count()
+    return rewritten(text, lambda word: words.get(next(places), word))
