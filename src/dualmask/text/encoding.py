@@ -141,24 +141,24 @@ class Encode:
         """Each white-space word, and whether it has pieces and can be seen."""
         words = WORD.finditer(text)
         while some := list(islice(words, 4 * self.max_length)):
-            self._learn_pieces({word[0] for word in some})
-            yield from ((word, self._pieced[word[0]]) for word in some)
+            pieced = self._have_pieces({word[0] for word in some})
+            yield from ((word, pieced[word[0]]) for word in some)
 
-    def _learn_pieces(self, words: set[str]) -> None:
-        """Remember of words whether they have pieces; none that can't be seen is said to have any."""
-        if len(self._pieced) > REMEMBERED:
-            self._pieced = {}
-        words -= self._pieced.keys()
-        known = {word: bool(PLAIN.search(word)) for word in words}
-        rest = [word for word, plain in known.items() if not plain and not is_blank(word)]
+    def _have_pieces(self, words: set[str]) -> Mapping[str, bool]:
+        """Of words, these among them, whether they have pieces; none that can't be seen is said to have any."""
+        known = self._pieced if len(self._pieced) <= REMEMBERED else {}
+        new = {word: bool(PLAIN.search(word)) for word in words if word not in known}
+        rest = [word for word, plain in new.items() if not plain and not is_blank(word)]
         with SETTING:
             core = self.tokenizer.backend_tokenizer
             core.encode_special_tokens = self.literal
             core.no_padding()
             core.no_truncation()
             found = core.encode_batch_fast([f" {readable(word)}" for word in rest], add_special_tokens=False)
-        known |= {word: bool(one.ids) for word, one in zip(rest, found, strict=True)}
-        self._pieced = self._pieced | known
+        new |= {word: bool(one.ids) for word, one in zip(rest, found, strict=True)}
+        known.update(new)  # threads may come at once, and only ever add
+        self._pieced = known
+        return known
 
     def pieces(self, texts: Sequence[Text], *, max_length: int | None = None) -> "list[Encoding]":
         """Each text's tokens, cut but not padded, straight from the tokenizer's core: the quickest way to ids."""

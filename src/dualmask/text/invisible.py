@@ -7,6 +7,7 @@ else go with the white space behind them, wherever they stand: two texts that lo
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from dualmask.text.examples import Text
@@ -52,17 +53,21 @@ def seen(text: str) -> Normal:
 def unseen(text: str, *, latin: bool) -> set[int]:
     """The places of invisible characters that do nothing, and of the white space that words of them leave over."""
     gone: set[int] = set()
+    for word in _WORD.finditer(text):
+        gone.update(range(*word.span()))
+        gone.add(_space_beside(text, word.span(), gone))
     for run in _RUN.finditer(text):
-        inside = range(run.start() + 1, run.end() - 1)
-        if any(_TAGS[0] <= letter <= _TAGS[1] for letter in run[0]):
-            inside = range(0)
-        gone.update(inside)  # invisible on both sides
-        for place in sorted(set(range(*run.span())).difference(inside)):
+        start, end = run.span()
+        if start in gone:
+            continue
+        places: Iterable[int] = range(start, end)
+        if end - start > 2 and not any(_TAGS[0] <= letter <= _TAGS[1] for letter in run[0]):
+            gone.update(range(start + 1, end - 1))  # invisible on both sides
+            places = (start, end - 1)
+        for place in places:
             flag = place > 0 and place - 1 not in gone and _is_of_flag(text, place)
             if not flag and not _belongs(text, place, latin=latin):
                 gone.add(place)
-    for word in _WORD.finditer(text) if gone else ():
-        gone.add(_space_beside(text, word.span(), gone))
     return gone
 
 
@@ -96,6 +101,8 @@ def _belongs(text: str, place: int, *, latin: bool) -> bool:
     """
     before = text[place - 1:place] if place else ""
     sides = before, text[place + 1:place + 2]
+    if before.isascii() and sides[1].isascii():
+        return False
     latin = latin or any(side.isascii() and side.isalpha() for side in sides)
     if text[place] == "\ufe0f" and before and before in LETTER_EMOJI:
         return is_letter_emoji(text, place - 1)

@@ -47,6 +47,7 @@ class Confusables(NamedTuple):
 
     letters: Mapping[str, str]  # of alphabets: beside a plain letter they are in disguise
     others: Mapping[str, str]  # signs, digits, letters of Europe's languages and of other scripts: they may be meant
+    ambiguous: frozenset[str]  # styled letters that may be another inside a word: I is like l, a long s like f
 
 
 def listed_confusables() -> dict[str, str]:
@@ -78,13 +79,8 @@ def confusables() -> Confusables:
         disguise = character.isalpha() and character > LAST_LATIN and (
             is_of_alphabet(character) or unicodedata.name(character, "").startswith("MATHEMATICAL"))
         (letters if own or disguise else others)[character] = may_be
-    return Confusables(letters, others)
-
-
-def is_ambiguous(character: str) -> bool:
-    """Whether a styled letter may be another one inside a word, by its looks: I is like l, a long s like f."""
-    return not character.isascii() and unstyled(character) != character and len(
-        confusables().letters.get(character, "")) > 1
+    ambiguous = frozenset(one for one, may_be in letters.items() if len(may_be) > 1 and unstyled(one) != one)
+    return Confusables(letters, others, ambiguous)
 
 
 @lru_cache(maxsize=1 << 12)

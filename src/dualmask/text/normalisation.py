@@ -20,7 +20,6 @@ from dualmask.text.look_alikes import (
     LAST_LATIN,
     LOOK_ALIKES,
     confusables,
-    is_ambiguous,
     is_latin,
     is_of_alphabet,
     may_be_foreign,
@@ -64,7 +63,9 @@ def normalised(text: str, is_known: Known) -> Normal:
                 if not addresses.guards(start, end):
                     code = _is_code(joined, (start, end), names)
                     letters[start:end] = _read(joined[start:end], is_known, latin=latin, code=code)
-    new = "".join(unstyled(letter) if is_ambiguous(letter) else letter for letter in letters)
+    new = "".join(letters)
+    if strange and not confusables().ambiguous.isdisjoint(new):
+        new = "".join(unstyled(letter) if letter in confusables().ambiguous else letter for letter in new)
     return Normal(text, None) if new == text else Normal(new, places)
 
 
@@ -80,17 +81,21 @@ def _plain_characters(text: str, *, latin: bool) -> tuple[list[str], list[int]]:
     """Without invisible characters, styled letters as plain ones, one character each; and where each comes from."""
     letters: list[str] = []
     places: list[int] = []
-    gone = unseen(text, latin=latin)
+    gone, ambiguous = unseen(text, latin=latin), confusables().ambiguous
     for place, character in enumerate(_composed(text, gone, latin=latin)):
         if not character or place in gone:
             continue
         emoji = character in LETTER_EMOJI and is_letter_emoji(text, place)
-        inside = any(map(str.isalnum, text[max(0, place - 1):place] + text[place + 1:place + 2]))
-        meant = emoji or (inside and is_ambiguous(character))
+        meant = emoji or (character in ambiguous and _is_inside(text, place))
         plain = " " if _SPACES.match(character) else character if meant else unstyled(character)
         letters += plain
         places += [place] * len(plain)
     return letters, places
+
+
+def _is_inside(text: str, place: int) -> bool:
+    """Whether a character stands beside others of a word."""
+    return any(map(str.isalnum, text[max(0, place - 1):place] + text[place + 1:place + 2]))
 
 
 def _composed(text: str, gone: set[int], *, latin: bool) -> list[str]:
@@ -149,7 +154,6 @@ def _in_latin(word: str, table: Mapping[str, str], is_known: Known) -> str:
 def _undisguise(letters: list[str], text: str, is_known: Known, addresses: Protection) -> None:
     """Signs and letters of scripts that may be meant, as Latin ones where that makes a known word of a Latin one."""
     table = confusables()
-    both = {**table.letters, **table.others}
     if table.others.keys().isdisjoint(text):
         return
     for start, end in (match.span() for match in _wide_core().finditer(text)):
@@ -157,7 +161,7 @@ def _undisguise(letters: list[str], text: str, is_known: Known, addresses: Prote
         strange = sum(letter in table.others for letter in word)
         if not 0 < strange <= MOST_SIGNS or sum(letter.isascii() and letter.isalpha() for letter in word) < 2 * strange:
             continue
-        reading = _in_latin(word, both, is_known)
+        reading = _in_latin(word, {**table.letters, **table.others}, is_known)
         if is_known(reading.lower()) and not is_known(word.lower()) and not addresses.guards(start, end):
             letters[start:end] = reading
 
