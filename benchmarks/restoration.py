@@ -185,7 +185,8 @@ def summary(words: Sequence[dict[str, Counter[str]]]) -> dict[str, float]:
 def clean(restorer: Restorer, texts: Sequence[str], examples: int) -> dict[str, object]:
     words = sum(len(WORD.findall(text)) for text in texts)
     found = [one for text in texts for one in restorer.readings(text)]
-    shown = {action: [f"{one.written} > {one.becomes or '[MASK]'}" for one in found if one.action == action]
+    shown = {action: [f"{one.written} > {'[MASK]' if one.becomes is None else one.becomes}"
+                      for one in found if one.action == action]
              for action in ("normalised", "restored", "joined", "split", "masked")}
     return {"words": words, "touched, percent": round(100 * len(found) / words, 3),
             "by action, percent": {action: round(100 * len(some) / words, 3) for action, some in shown.items()},

@@ -110,12 +110,14 @@ def stand_ins(language_model: MaskedLanguageModel | None = None, **others: objec
     return Tools(**given)  # type: ignore[arg-type]
 
 
-def tiny_classifier(folder: Path, defence: str, data: Dataset, *, max_length: int = 40) -> DefendedClassifier:
+def tiny_classifier(
+    folder: Path, defence: str, data: Dataset, *, max_length: int = 40, **options: object,
+) -> DefendedClassifier:
     """Random weights, with a head that is unsure of itself: words matter, and attacks get somewhere."""
     model, tokenizer = load_encoder(folder, data.labels)
     torch.manual_seed(5)
     classifier = DefendedClassifier(
-        model, tokenizer, build_defence(defence), labels=data.labels, max_length=max_length)
+        model, tokenizer, build_defence(defence, options=options), labels=data.labels, max_length=max_length)
     classifier.fit_defence(data.train)
     head = model.classifier
     torch.nn.init.normal_(head.weight)

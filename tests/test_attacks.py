@@ -71,6 +71,7 @@ def language_model(tiny: Callable[[str], Path]) -> MaskedLanguageModel:
 def victims(tiny: Callable[[str], Path], data: Dataset) -> dict[str, DefendedClassifier]:
     """In double precision: behind a mask many texts tie, and what padding does to float32 would break the ties."""
     found = {name: tiny_classifier(tiny("bert"), name, data) for name in ("plain", "ddm", "ddm-restore")}
+    found["ranmask"] = tiny_classifier(tiny("bert"), "ranmask", data, votes=3, decision="mean")
     for classifier in found.values():
         classifier.network.double()
     return found
@@ -85,6 +86,8 @@ def build(language_model: MaskedLanguageModel) -> Build:
     def make(name: str, preset: str | None = None, *, tools: Tools | None = None, **options: object) -> Attack:
         if name in ("bertattack", "outsider"):  # few enough to choose among the tiny vocabulary
             options = {"candidates": 6, **options}
+        if name == "unseen":  # few invisible words tell as much here
+            options = {"most": 8, **options}
         return build_attack(name, preset=preset, options=options, tools=tools or stand_ins(language_model))
     return make
 
@@ -210,7 +213,7 @@ def check_edits(one: AttackResult, attack: Attack, original: Words, final: Words
         assert one.adversarial is not None and one.adversarial[0] == one.text[0]
     # Around the words nothing moved; a language model's words may bring their own punctuation, and words may be joined.
     assert outside(final) == outside(original) or len(final) > len(original) or attack.name in (
-        "bertattack", "outsider", "misprint")
+        "bertattack", "outsider", "misprint", "unseen")
     if len(final) == len(original):
         places = [place for place in range(len(final)) if final[place] != original[place]]
         assert len(places) <= one.changed <= len(final)

@@ -89,7 +89,7 @@ def touched(classifier: DefendedClassifier, words: Words) -> set[int]:
 def test_each_defence_finds_the_attacks_made_against_it() -> None:
     assert set(AWARE) == {"frequent", "steering", "typist", "padding", "seethrough"}
     assert aware_of("plain") == [] and aware_of("") == []
-    assert set(aware_of("ddm-restore")) == {"misprint", "outsider"}
+    assert set(aware_of("ddm-restore")) == {"misprint", "outsider", "unseen"} and aware_of("ranmask") == ["unseen"]
     assert all((name in AWARE + aware_of("ddm-restore")) is bool(kind.against) for name, kind in ATTACKS.items())
 
 

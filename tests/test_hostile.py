@@ -10,11 +10,15 @@ from pathlib import Path
 import pytest
 import torch
 
+from dualmask.attacks import build_attack
+from dualmask.attacks.unseen import BLANKS, Unseen
 from dualmask.classifier import DefendedClassifier
-from dualmask.defences import build_defence
+from dualmask.defences import DEFENCES, build_defence
 from dualmask.errors import DataError
 from dualmask.models.encoders import load_encoder
 from dualmask.text.examples import Dataset
+from dualmask.text.invisible import is_invisible
+from dualmask.text.words import Words
 
 MEGABYTE = 1 << 20
 FAMILIES = ["bert", "roberta"]  # word pieces with a normaliser, and plain bytes
@@ -115,6 +119,73 @@ def test_hostile_corpora_can_be_counted(tiny: Callable[[str], Path], data: Datas
         found.defence.fit([example._replace(text=text) for text, example in zip(texts, data.train * 4, strict=False)],
                           found.encode)
         check_answers(found, texts[:40])
+
+
+# What nobody sees
+
+
+SEEN = "the movie was a great plot and the actor was very fine , unables"
+PIECED = ["\u3164", "\x01", "\u2800"]  # a tokenizer may have pieces for them
+DROPPED = ["\u200b", "\u200d", "\u2060", "\u00ad", "\ufeff", "\u034f", "\ufe0f", "\U000e0041"]  # by the tokenizer
+READERS = ("ddm-restore", "ranmask", "safer", "certed")  # that read word by word, whatever the tokenizer does
+
+
+def with_unseen(text: str, nothing: str, count: int = 60) -> list[str]:
+    """Invisible words before, amid and behind the words of a text, and invisible characters within words."""
+    words, blanks = text.split(), " ".join([nothing] * count)
+    middle = len(words) // 2
+    return [f"{blanks} {text}", " ".join([*words[:middle], blanks, *words[middle:]]), f"{text} {blanks}",
+            text.replace("great", f"gr{nothing}eat").replace("movie", f"{nothing}mo{nothing}vie{nothing}")]
+
+
+def with_all_unseen(characters: list[str]) -> list[str]:
+    return [text for nothing in characters for text in with_unseen(SEEN, nothing)]
+
+
+def unseen_texts() -> list[str]:
+    """Those, and what the attack writes that tries such words."""
+    attack = build_attack("unseen", options={"most": 64})
+    assert isinstance(attack, Unseen) and all(map(is_invisible, BLANKS))
+    written = [str(words.value) for padded in attack.padded(Words(SEEN)) for words in padded]
+    return [*with_all_unseen([*DROPPED, *PIECED]), *written]
+
+
+def asked(name: str, folder: Path, data: Dataset) -> DefendedClassifier:
+    """Six views where there are votes, and a head to which every word makes a difference."""
+    model, tokenizer = load_encoder(folder, data.labels)
+    options = {"votes": 6} if hasattr(DEFENCES[name].Options(), "votes") else {}
+    found = DefendedClassifier(model, tokenizer, build_defence(name, options=options), labels=data.labels,
+                               max_length=40)
+    found.fit_defence(data.train)
+    torch.manual_seed(5)
+    for weight in model.classifier.parameters():
+        torch.nn.init.normal_(weight)
+    return found
+
+
+def assert_all_alike(views: torch.Tensor) -> None:
+    """Each text's logits are the first one's; a view that was not asked is nobody's."""
+    assert torch.allclose(views[:, 1:], views[:, :1].expand_as(views[:, 1:]), atol=1e-4, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", DEFENCES)
+def test_invisible_text_changes_no_answer(name: str, tiny: Callable[[str], Path], data: Dataset) -> None:
+    """All views, so that no vote hides a difference; noise that is drawn by the text is the same, too.
+
+    Characters that the tokenizer drops; of defences that read word by word all that nobody sees.
+    """
+    classifier = asked(name, tiny("bert"), data)
+    texts = unseen_texts() if name in READERS else with_all_unseen(DROPPED)
+    assert_all_alike(classifier.logits([SEEN, *texts]))
+    assert_all_alike(classifier.logits([("a plot", SEEN), *(("a plot", text) for text in texts[:4])]))
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_who_reads_words_sees_none_in_what_cannot_be_seen(
+    name: str, tiny: Callable[[str], Path], data: Dataset,
+) -> None:
+    """Even of characters that a tokenizer has pieces for, as byte-level ones have for all."""
+    assert_all_alike(asked(name, tiny("roberta"), data).logits([SEEN, *unseen_texts()]))
 
 
 @pytest.mark.parametrize("text", SPECIAL)

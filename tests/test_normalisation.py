@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Characters made plain: what changes, what stays, and that every character knows where it comes from."""
 
+from string import ascii_lowercase
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dualmask.text.letters import HOMOGLYPHS
 from dualmask.text.lexicon import common_words
+from dualmask.text.look_alikes import confusables, listed_confusables, unstyled
 from dualmask.text.normalisation import is_disguised, normalised, unaccented
 
 
@@ -52,6 +55,51 @@ def test_what_is_no_trick_stays(text: str) -> None:
 def test_all_look_alikes_of_textbugger_are_undone(letter: str) -> None:
     word = next(word for word in common_words().zipfs if letter in word[1:-1] and len(word) > 4)
     assert normalised(word.replace(letter, HOMOGLYPHS[letter], 1), is_known).text == word
+
+
+def test_every_character_that_unicode_calls_confusable_with_a_letter_is_undone() -> None:
+    """All 1,225 of UTS #39, in the middle of words of letters that are otherwise plain."""
+    table = confusables()
+    pairs = [(letter, character) for character, letter in listed_confusables().items()]
+    assert len(pairs) == 1225
+    assert all(character in table.letters or character in table.others or unstyled(character).isascii()
+               for _, character in pairs)
+    common = [word for word in common_words().zipfs if is_known(word) and word.isalpha() and len(word) > 4]
+    words = {letter: [word for word in common if letter in word[1:-1]][::300][:8] for letter in ascii_lowercase}
+    left = {(character, word) for letter, character in pairs for word in words[letter.lower()]
+            if normalised(disguised(word, letter.lower(), character), is_known).text.lower() != word}
+    assert not left and all(words.values())
+
+
+def disguised(word: str, letter: str, character: str) -> str:
+    """The letter's first place inside the word taken by a character that looks like it."""
+    place = word.index(letter, 1)
+    return word[:place] + character + word[place + 1:]
+
+
+@pytest.mark.parametrize("text", [
+    "iPhone\u0647\u0627 are here", "n\u0966 such", "the Icelandic \u00fea\u00f0 and \u00feetta stay",
+    "f(x\u2223y) = p(a\u2223b) here",
+    "read \u05e1\u05d5\u05e1 and \u0627\u0647\u0648 aloud", "\u0966\u0967 or \u0e50 in the text",
+    "the film \u3007 and C\u2228D",
+    "\u03c3\u03bf\u03bd \u03c3\u03b1\u03c2 is Greek here", "\u0442\u044b \u0433\u0434\u0435 said the man",
+    "\u0e14\u0e39film\u0e14\u0e35 a film",
+    "Stra\u00dfe and \u017ei\u017eek", "\u4e8c\u5341 years and n\u3007",
+])
+def test_what_is_of_another_script_and_may_be_meant_stays(text: str) -> None:
+    assert normalised(text, is_known) == (text, None)
+
+
+@pytest.mark.parametrize(("written", "read"), [
+    ("the fi\U0001d408m", "the film"), ("\U0001d408t is", "It is"), ("\U0001d408 am", "I am"),
+    ("ca\u017fe \u017fafe", "case safe"), ("a \ua4d0\ua4ee\ua4d3 mo\ua4e6ie", "a BAD moVie"),
+    ("the wo\u0966d", "the wood"),
+    ("te\u0433r\U000118c3ble", "terrible"), ("terri\U000118c3ble", "terriible"),
+    ("http://fi\U0001d408m.com/x", "http://fiIm.com/x"),
+    ("mo\u2228ie \u2223ove", "movie love"),
+])
+def test_other_scripts_letters_in_a_word_are_read_as_latin(written: str, read: str) -> None:
+    assert normalised(written, is_known).text == read
 
 
 def test_a_word_that_is_known_stays_whatever_it_looks_like() -> None:

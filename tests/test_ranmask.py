@@ -146,12 +146,16 @@ def test_nothing_of_a_short_text_is_hidden(encode: Encode) -> None:
         assert not batch.masks.any() and torch.equal(batch.input_ids, encode([text] * 3).input_ids)
 
 
-def test_a_word_without_pieces_is_a_word(encode: Encode) -> None:
-    text = "the \u200b movie was"
-    assert ranmask(rate=0.5).radius(text, 0.99, encode) == certified_words(4, 2, 0.99)
-    seen = views(ranmask(rate=0.5), text, encode, 200)
-    assert set(Counter(seen.masks.sum(dim=1).tolist())) == {2}
-    assert any(1 in words[masks].tolist() for words, masks in zip(seen.words, seen.masks, strict=True))
+@pytest.mark.parametrize("nothing", ["\u200b", "\u2060\u00ad", "\ufffd", "\u0301"])
+def test_words_without_pieces_are_none(encode: Encode, nothing: str) -> None:
+    """They take no mask from the words that are read, wherever they stand and however many there are."""
+    text, many = "the movie was good", f"{nothing} " * 400
+    padded = [f"{many}{text}", f"{text} {many}", f"the movie {many}was good"]
+    for defence in (ranmask(rate=0.5), ranmask(rate=0.5, noise_seed=3)):
+        assert {defence.radius(one, 0.99, encode) for one in padded} == {certified_words(4, 2, 0.99)}
+        seeds = torch.arange(50)
+        assert all(torch.equal(defence.rewritten([one] * 50, seeds, encode).input_ids,
+                               defence.rewritten([text] * 50, seeds, encode).input_ids) for one in padded)
 
 
 def test_both_texts_of_a_pair_are_masked(encode: Encode) -> None:
@@ -200,7 +204,7 @@ def test_masks_have_ordinary_positions_unless_asked(encode: Encode) -> None:
 CHANGES: list[tuple[Text, Text, set[int]]] = [
     ("the movie was a very good plot", "the movie was a very bad plot", {5}),
     ("the movie was a very good plot", "unables movie was a very xxxxxxxxx plot", {0, 5}),
-    ("the movie was a very good plot", "the \u200b was a very good [SEP]", {1, 6}),
+    ("the movie was a very good plot", "the xx\u200bxx was a very good [SEP]", {1, 6}),
     (" ".join(["movies"] * 14), " ".join(["movies"] * 3 + ["x" * 30] + ["movies"] * 9 + ["!!!!"]), {3, 13}),
     (("the movie was", "a very good plot"), ("the xxxxxxxxx was", "a very unables plot"), {1, 5}),
     (("movies " * 8, "rarely " * 8), ("movies " * 7 + "x" * 25, "rarely " * 7 + "z"), {7, 15}),
@@ -280,11 +284,11 @@ def test_losses_are_means_over_the_pieces_of_words(encode: Encode, guided: Guide
     judge = defence.guide.scorer
     texts: list[Text] = ["the unables was", "a \u200b movies", "movies " * 30, "", "the unables was"]
     found = losses(defence, texts, encode)
-    assert [len(one) for one in found] == [3, 3, 30, 0, 3] and torch.equal(found[0], found[4])
+    assert [len(one) for one in found] == [3, 2, 30, 0, 3] and torch.equal(found[0], found[4])
     plain = judge(encode(["the unables was"]))[0, 1:6].double()
     assert torch.allclose(found[0], torch.stack([plain[0], plain[1:4].mean(), plain[4]]), atol=1e-5)
     other = judge(encode(["a movies"]))[0, 1:4].double()
-    assert torch.allclose(found[1], torch.stack([other[0], other.mean(), other[1:].mean()]), atol=1e-5)
+    assert torch.allclose(found[1], torch.stack([other[0], other[1:].mean()]), atol=1e-5)
     long = judge(encode(["movies " * 30]))[0, 1:39].double()  # 38 tokens fit, the first 19 words
     assert torch.allclose(found[2][:19], long.view(19, 2).mean(dim=1), atol=1e-5)
     assert torch.allclose(found[2][19:], long.mean().expand(11), atol=1e-5)

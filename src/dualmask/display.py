@@ -18,6 +18,7 @@ from rich.text import Text
 
 from dualmask.answers import SCORED, scored
 from dualmask.text.differences import SHOWN, joined
+from dualmask.text.invisible import seen
 
 if TYPE_CHECKING:
     from dualmask.cards import Method, Paper
@@ -46,7 +47,7 @@ def marked_text(text: str, masked: Iterable["Masked"], *, brackets: bool = False
         word = text[start:end].translate(SHOWN)
         result.append(f"\u27e6{word}\u27e7" if brackets else word, style="dim strike" if start in instead else MARK)
         if start in instead:
-            result.append(f"\u2192{instead[start].translate(SHOWN)}", style="bold green")
+            result.append(f"\u2192{instead[start].translate(SHOWN) or '(nothing)'}", style="bold green")
         done = end
     result.append(text[done:max(done, LONGEST)].translate(SHOWN))
     if len(text) > max(done, LONGEST):
@@ -62,8 +63,19 @@ def distrusted(masked: Sequence["Masked"]) -> str:
     """What was hidden with its scores; of a defence that tells why, each word with what became of it."""
     if not any(span.why for span in masked):
         return f"distrusted: {scored_words(masked) or 'nothing'}"
-    return "\n".join(f"{span.text.translate(SHOWN)} \u2192 {(span.becomes or '[MASK]').translate(SHOWN)}  {span.why}"
-                     for span in masked)
+    return "\n".join(f"{shown_letters(span.text)} \u2192 {read_instead(span)}  {span.why}" for span in masked)
+
+
+def read_instead(span: "Masked") -> str:
+    return "[MASK]" if span.becomes is None else span.becomes.translate(SHOWN) or "(nothing)"
+
+
+def shown_letters(text: str) -> str:
+    """With something to see in the place of what can't be seen, unless it does something, as in emoji."""
+    places = seen(text).places
+    kept = set(range(len(text)) if places is None else places)
+    return "".join(letter if place in kept or letter.isspace() else "\ufffd"
+                   for place, letter in enumerate(text)).translate(SHOWN)
 
 
 def scored_words(masked: Sequence["Masked"]) -> str:

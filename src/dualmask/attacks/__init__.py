@@ -20,11 +20,12 @@ from dualmask.attacks.steering import Steering
 from dualmask.attacks.textbugger import TextBugger
 from dualmask.attacks.textfooler import TextFooler
 from dualmask.attacks.typist import Typist
+from dualmask.attacks.unseen import Unseen
 from dualmask.cards import Catalogue
 
 ATTACKS: Catalogue[Attack] = Catalogue((
     DeepWordBug, TextBugger, PWWS, TextFooler, BertAttack, HotFlip, FGPM, A2T,
-    Frequent, Steering, Typist, Padding, SeeThrough, Misprint, Outsider))  # these know a defence
+    Frequent, Steering, Typist, Padding, SeeThrough, Misprint, Outsider, Unseen))  # these know a defence
 
 
 def build_attack(

@@ -45,7 +45,8 @@ class Defence(nn.Module, Method):
 
     Idea: fine-tune on the texts as they are and answer in one pass; the row every defence is compared with.
     Acts at: nothing.
-    Deviations: none.
+    Deviations: none. Invisible characters that the tokenizer has pieces for (BERT's for a Hangul filler, byte-level
+    ones for all) are read, here and in defences that don't read word by word.
     Relations: what any defence becomes when its rates are zero.
     """
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from dualmask.defences.base import Defence, Noise
 from dualmask.seeds import derived_seed, scrambled
 from dualmask.text.examples import Text
+from dualmask.text.invisible import visible
 
 
 class DrawOptions(Protocol):
@@ -41,13 +42,13 @@ class RandomViews(Defence):
         self._redraw, self._same = number, same
 
     def seeds(self, texts: Sequence[Text], numbers: Sequence[int]) -> Tensor:
-        """A seed for each view, (rows,): from its number and the text or, for fresh noise, from nowhere.
+        """A seed for each view, (rows,): from its number and what is seen of the text; for fresh noise, from nowhere.
 
         Where draws are the same for all texts, from its number alone: equal words in equal places meet equal draws.
         """
         if self.options.noise == "fresh" and not self._same:  # the system's chance: who knows every seed can't tell it
             return torch.frombuffer(bytearray(os.urandom(8 * len(texts))), dtype=torch.long)
-        known = {text: derived_seed(self.options.noise_seed, "noise", "" if self._same else repr(text))
+        known = {text: derived_seed(self.options.noise_seed, "noise", "" if self._same else repr(visible(text)))
                  for text in set(texts)}
         views = scrambled(torch.tensor(numbers, dtype=torch.long) + (self._redraw << 32))
         return scrambled(torch.tensor([known[text] for text in texts], dtype=torch.long) ^ views)

@@ -54,10 +54,12 @@ class RanMASK(RandomTexts):
     Paper: Zeng, Xu, Zheng, Huang, Certified Robustness by Randomized [MASK], Computational Linguistics 49(2), 2023.
     Idea: few views see any one word, so that whoever changes some words changes few of the votes, provably.
     Acts at: training_view and inference_view (all but k random white-space words become one [MASK] each), the vote.
-    Deviations: both texts of a pair are masked; no test between the two best classes, so no abstention but in
-    certificates; the language model doesn't see the token that it judges, and words that it didn't read get the text's
-    mean loss, not none. 'recommended' hides 30 %, which costs little accuracy and certifies nothing: that takes a rate
-    above 1.5 less the vote share. 'certify' hides 90 %, the paper's rate for AG News; 'release' is the code's default.
+    Deviations: words that nobody sees, or that have no pieces, are none: a word that is exchanged for such a one was
+    deleted, and of that a certificate says nothing; both texts of a pair are masked; no test between the two best
+    classes, so no abstention but in certificates; the language model doesn't see the token that it judges, and words
+    that it didn't read get the text's mean loss, not none. 'recommended' hides 30 %, which costs little accuracy and
+    certifies nothing: that takes a rate above 1.5 less the vote share. 'certify' hides 90 %, the paper's rate for AG
+    News; 'release' is the code's default.
     Relations: CERT-ED deletes the words; SAFER replaces them by synonyms; DDM masks the suspicious ones, and once.
     """
 

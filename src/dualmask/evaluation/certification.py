@@ -29,6 +29,7 @@ from dualmask.options import check_least
 from dualmask.results import FORMAT, RecordFile
 from dualmask.seeds import derived_seed
 from dualmask.text.examples import Example, Text
+from dualmask.text.invisible import visible
 
 Watch = Callable[[Certificate], None]
 Numbered = tuple[int, Example]
@@ -228,4 +229,5 @@ def has_heuristic(classifier: DefendedClassifier) -> bool:
 
 
 def words(text: Text) -> int:
-    return sum(len(part.split()) for part in ((text,) if isinstance(text, str) else text))
+    seen = visible(text)
+    return sum(len(part.split()) for part in ((seen,) if isinstance(seen, str) else seen))

@@ -28,7 +28,7 @@ class Memory:
 
     def __init__(self, spelling: Spelling) -> None:
         self.spelling = spelling
-        self.hidden = int(spelling.read([HIDDEN])[0].words[0])  # the number of what the rewriting hides
+        self.hidden = int(spelling.read([HIDDEN], exact=True)[0].words[0])  # the number of what the rewriting hides
         self.texts: dict[Text, Read] = {}  # as they are read
         self.candidates: dict[int, Numbers] = {}
         self.stays: dict[str, bool] = {}  # whether a word by itself is read as it is written
@@ -142,7 +142,7 @@ class Drafts:
         found = {text: read for text in texts if (read := memory.texts.get(text))}
         new = [text for text in dict.fromkeys(texts) if text not in found]
         seen = [self.rewriting(memory.spelling.encode.reachable(text)) for text in new]
-        return found | dict(zip(new, memory.spelling.read(seen), strict=True))
+        return found | dict(zip(new, memory.spelling.read(seen, exact=True), strict=True))
 
     def candidates(self, number: int, memory: Memory) -> Numbers:
         """The synonyms of a word that is read, each once; a mask among them, if that is how one is read."""
@@ -150,7 +150,7 @@ class Drafts:
         if known is None:
             word = memory.spelling.word(number)
             read = dict.fromkeys(self._read(other, near, memory) for other, near in exchanged(word, self.sources))
-            single = memory.spelling.read([text for text in read if len(text.split()) == 1])
+            single = memory.spelling.read([text for text in read if len(text.split()) == 1], exact=True)
             known = memory.masked(np.array([one.words[0] for one in single], dtype=np.int64))
             if len(memory.candidates) >= REMEMBERED:
                 memory.candidates.clear()

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Texts to tensors: one batch type that every defence, encoder and attack speaks."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import chain
+from itertools import chain, islice
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
@@ -14,6 +15,7 @@ from torch import Tensor
 from dualmask.errors import DataError, EncoderError
 from dualmask.text.columns import SURROGATES
 from dualmask.text.examples import Text
+from dualmask.text.invisible import is_blank
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
@@ -68,6 +70,9 @@ class Batch:
                 if isinstance(value := getattr(self, f.name), Tensor) and value.dim() == 2}
 
 
+WORD = re.compile(r"\S+")
+PLAIN = re.compile(r"[0-9A-Za-z]")  # what every tokenizer has pieces for
+REMEMBERED = 1 << 16  # words
 SETTING = Lock()  # how to cut and pad is told a tokenizer before it is asked, and several threads may ask one
 
 
@@ -97,6 +102,7 @@ class Encode:
         self.mask_id = int(tokenizer.mask_token_id)
         self.pad_id = int(tokenizer.pad_token_id or 0)
         self.vocabulary_size = len(tokenizer)
+        self._pieced: dict[str, bool] = {}  # of words: whether the network reads anything of them
 
     def __call__(self, texts: Sequence[Text], *, max_length: int | None = None, words: bool = False) -> Batch:
         """Encode, cut to `max_length` tokens and pad to the longest. `words` also fills in the word numbers."""
@@ -113,12 +119,46 @@ class Encode:
             masks=torch.zeros_like(body))
 
     def reachable(self, text: Text) -> Text:
-        """A text without what lies behind its first `max_length` words: each has a token, so that nobody sees that."""
+        """A text without what lies behind its first `max_length` words that have pieces: nobody gets to see that.
+
+        White space stands for visible words that have none, as long as they are: places stay.
+        """
         if not isinstance(text, str):
             first, second = text
             return str(self.reachable(first)), str(self.reachable(second))
-        words = text.split(None, self.max_length) if len(text) > self.max_length else []
-        return text if len(words) <= self.max_length else text[:len(text) - len(words[-1])]
+        if text.isascii() and len(text.split(None, self.max_length)) <= self.max_length:
+            return text
+        end, unread, left = len(text), list[re.Match[str]](), self.max_length
+        for word, is_read in self._written(text):
+            if is_read and not left:
+                end = word.start()
+                break
+            left -= is_read
+            unread += [] if is_read or is_blank(word[0]) else [word]
+        return blanked(text, unread)[:end]
+
+    def _written(self, text: str) -> Iterator[tuple[re.Match[str], bool]]:
+        """Each white-space word, and whether it has pieces and can be seen."""
+        words = WORD.finditer(text)
+        while some := list(islice(words, 4 * self.max_length)):
+            pieced = self._have_pieces({word[0] for word in some})
+            yield from ((word, pieced[word[0]]) for word in some)
+
+    def _have_pieces(self, words: set[str]) -> Mapping[str, bool]:
+        """Of words, these among them, whether they have pieces; none that can't be seen is said to have any."""
+        known = self._pieced if len(self._pieced) <= REMEMBERED else {}
+        new = {word: bool(PLAIN.search(word)) for word in words if word not in known}
+        rest = [word for word, plain in new.items() if not plain and not is_blank(word)]
+        with SETTING:
+            core = self.tokenizer.backend_tokenizer
+            core.encode_special_tokens = self.literal
+            core.no_padding()
+            core.no_truncation()
+            found = core.encode_batch_fast([f" {readable(word)}" for word in rest], add_special_tokens=False)
+        new |= {word: bool(one.ids) for word, one in zip(rest, found, strict=True)}
+        known.update(new)  # threads may come at once, and only ever add
+        self._pieced = known
+        return known
 
     def pieces(self, texts: Sequence[Text], *, max_length: int | None = None) -> "list[Encoding]":
         """Each text's tokens, cut but not padded, straight from the tokenizer's core: the quickest way to ids."""
@@ -277,6 +317,14 @@ def readable(text: Text) -> Text:
     if isinstance(text, tuple) and len(text) == 2 and all(isinstance(part, str) for part in text):
         return str(readable(text[0])), str(readable(text[1]))
     raise DataError(f"expected a text or a pair of texts, got {type(text).__name__}: {text!r:.60}")
+
+
+def blanked(text: str, words: Sequence[re.Match[str]]) -> str:
+    """The text with white space in the place of these of its words, as long as they are."""
+    ends = [0, *(word.end() for word in words)]
+    starts = [*(word.start() for word in words), len(text)]
+    kept = [text[end:start] for end, start in zip(ends, starts, strict=True)]
+    return "".join(chain(*zip(kept, [" " * len(word[0]) for word in words] + [""], strict=True)))
 
 
 def word_numbers(encoding: "BatchEncoding", body: Tensor) -> Tensor:

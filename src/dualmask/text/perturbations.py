@@ -138,7 +138,7 @@ class RandomSynonyms:
             new, firsts = np.unique(places[missing], return_index=True)
             if len(new):
                 forms = map(self._form, words[missing][firsts].tolist(), choices[missing][firsts].tolist())
-                self._numbers.values[new] = self.spelling.read([" ".join(forms)])[0].words
+                self._numbers.values[new] = self.spelling.read([" ".join(forms)], exact=True)[0].words
             drawn: Numbers = self._numbers.values[places]
             return drawn
 

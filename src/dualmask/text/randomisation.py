@@ -5,6 +5,7 @@ from random import Random
 
 from dualmask.seeds import derived_seed
 from dualmask.text.examples import Text
+from dualmask.text.invisible import visible
 from dualmask.text.stop_words import stop_words
 from dualmask.text.substitutes import rewritten
 from dualmask.text.synonyms import Synonyms
@@ -29,8 +30,9 @@ class FrequentSynonyms:
     def randomised(self, text: Text, rate: float, seed: int) -> Text:
         """With this share of the words drawn, rounded down, and each replaced by one of its synonyms; stop words stay.
 
-        All draws come from the seed and the text.
+        All draws come from the seed and what can be seen of the text.
         """
+        text = visible(text)
         draw, count = Random(derived_seed(seed, "randomised", repr(text))), len(Words(text))
         chosen = set(draw.sample(range(count), int(rate * count + 1e-9)))
         places, spared = iter(range(count)), stop_words("textfooler")

@@ -20,8 +20,9 @@ from torch import Tensor, nn
 
 from dualmask.options import check_shares
 from dualmask.text.alternatives import LOWEST
+from dualmask.text.invisible import Normal
 from dualmask.text.lexicon import TOKEN, WORD, Lexicon
-from dualmask.text.normalisation import Normal, normalised
+from dualmask.text.normalisation import normalised
 from dualmask.text.protection import ADDRESS, Protection
 from dualmask.text.readings import Action, Reading
 from dualmask.text.weighing import Outcome, Weighing
@@ -154,6 +155,11 @@ def _readings(text: str, normal: Normal, found: Sequence[tuple[int, int, Outcome
     yield from _normalised(text, normal, done, (len(normal.text), len(text)))
 
 
+def normalised_readings(text: str, normal: Normal) -> list[Reading]:
+    """What was changed where no word was exchanged for another."""
+    return list(_readings(text, normal, []))
+
+
 def _normalised(text: str, normal: Normal, start: tuple[int, int], end: tuple[int, int]) -> Iterator[Reading]:
     """What was changed from one pair of places to another (in the normalised text, in the text), word by word."""
     if normal.places is None or normal.text[start[0]:end[0]] == text[start[1]:end[1]]:
@@ -162,8 +168,22 @@ def _normalised(text: str, normal: Normal, start: tuple[int, int], end: tuple[in
     cuts = [start[0], *inner, end[0]]
     edges = [start[1], *(normal.places[cut] for cut in inner), end[1]]  # what left no trace goes to the word before
     for (old, new), (first, last) in zip(pairwise(cuts), pairwise(edges), strict=True):
-        if normal.text[old:new] != text[first:last]:
-            yield Reading(first, last, text[first:last], normal.text[old:new], "normalised", "other characters")
+        left, right = first, last
+        if old < new:
+            left, right = _without_blanks(text, range(first, last), normal.places[old:new])
+        for begin, stop, becomes in ((first, left, ""), (left, right, normal.text[old:new]), (right, last, "")):
+            if becomes != text[begin:stop]:
+                yield Reading(begin, stop, text[begin:stop], becomes, "normalised", "other characters")
+
+
+def _without_blanks(text: str, span: range, places: Sequence[int]) -> tuple[int, int]:
+    """Where a word, or the white space between two, begins and ends without the invisible words around it."""
+    first, end = places[0], places[-1] + 1
+    if text[first].isspace():
+        return first, end
+    before = [place + 1 for place in range(span.start, first) if text[place].isspace()]
+    behind = (place for place in range(end, span.stop) if text[place].isspace())
+    return max(before, default=span.start), next(behind, span.stop)
 
 
 def _action(outcome: Outcome) -> Action:

@@ -10,13 +10,14 @@ from torch import nn
 from dualmask.text.alternatives import LONGEST
 from dualmask.text.clusters import Clusters
 from dualmask.text.examples import Example, Text
+from dualmask.text.invisible import HIDDEN as HIDDEN
+from dualmask.text.invisible import seen, visible
 from dualmask.text.lexicon import Figures, Lexicon
 from dualmask.text.protection import Protection
 from dualmask.text.readings import Reading
-from dualmask.text.restoration import Restorer
+from dualmask.text.restoration import Restorer, normalised_readings
 from dualmask.text.words import in_case_of
 
-HIDDEN = "\ue000"  # a word that is to be a mask; of no use in texts, which lose it
 REMEMBERED = 1 << 17  # words: an attack must not fill the memory
 _WORD = re.compile(r"\S+")
 # Letters that may be exchanged: one alone is a name ("U.S.", "F-16"), beside a digit or an underscore a unit or code
@@ -45,8 +46,8 @@ class Rewriting(nn.Module):
 
     def readings(self, text: str) -> list[Reading]:
         """Every word that is not read as it is written, in order."""
-        found = self.restorer.readings(text) if self.restorer is not None else []
-        found = list(within_budget(found, ceil(self.budget * len(text.split()))))
+        found = normalised_readings(text, seen(text)) if self.restorer is None else self.restorer.readings(text)
+        found = list(within_budget(found, ceil(self.budget * len(str(visible(text)).split()))))
         return found if self.clusters is None else list(self._exchanged(text, found))
 
     def _exchanged(self, text: str, found: Sequence[Reading]) -> Iterator[Reading]:

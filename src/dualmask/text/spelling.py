@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dualmask.errors import DataError
 from dualmask.text.encoding import Batch, Encode, readable
 from dualmask.text.examples import Text
+from dualmask.text.invisible import visible
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -36,9 +37,8 @@ class Spelling:
 
     Words are what white space parts, whatever white space it is (for Python: BERT drops some, such as form feeds),
     and each is written as inside a text, behind one space: byte-level tokenizers see the first word of a text like the
-    others. A word without pieces (a zero-width character) is a place in its row without a token. Numbers of words hold
-    for the object that gave them, as long as it lives; to bound its memory, take `Spelling.current` before each piece
-    of work.
+    others. Words without pieces (a zero-width character) are none. Numbers of words hold for the object that gave them,
+    as long as it lives; to bound its memory, take `Spelling.current` before each piece of work.
     """
 
     MASK: ClassVar[int] = 0  # the word that is one [MASK]
@@ -73,21 +73,29 @@ class Spelling:
     def word(self, number: int) -> str:
         return self._words[number]
 
-    def read(self, texts: Sequence[Text]) -> list[Read]:
-        """Each text's words; equal texts share one answer."""
+    def read(self, texts: Sequence[Text], *, exact: bool = False) -> list[Read]:
+        """Each text's words that have pieces, invisible characters left out; equal texts share one answer.
+
+        exact: all words, as they are, for who has gone through the texts already; one without pieces is a place in
+        its row without a token.
+        """
         parts: dict[Text, list[list[str]]] = {}
         for text in dict.fromkeys(texts):
-            clean = readable(text)
+            clean = readable(text) if exact else visible(readable(text))
             parts[text] = [part.split() for part in ([clean] if isinstance(clean, str) else clean)]
         with self._lock:
             self._learn(word for both in parts.values() for words in both for word in words)
-            found = {text: self._read(both) for text, both in parts.items()}
+            found = {text: self._read(both, exact=exact) for text, both in parts.items()}
         return [found[text] for text in texts]
 
-    def _read(self, parts: list[list[str]]) -> Read:
-        words = np.array([self._numbers[word] for part in parts for word in part], dtype=np.int64)
+    def _read(self, parts: list[list[str]], *, exact: bool) -> Read:
+        rows = [np.array([self._numbers[word] for word in part], dtype=np.int64) for part in parts]
+        if not exact:
+            ends = self._ends.values
+            rows = [row[ends[row + 1] > ends[row]] for row in rows]
+        words = np.concatenate(rows)
         words.flags.writeable = False  # several rows may share it
-        return Read(words, len(parts[0]) if len(parts) > 1 else None)
+        return Read(words, len(rows[0]) if len(parts) > 1 else None)
 
     def _learn(self, words: Iterable[str]) -> None:
         """Remember the pieces of those words that are new."""

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from dualmask.seeds import derived_seed
 from dualmask.text.examples import Text
 from dualmask.text.frequencies import WordCounts
+from dualmask.text.invisible import visible
 from dualmask.text.stop_words import stop_words
 from dualmask.text.synonyms import shipped_synonyms
 from dualmask.text.words import Words, in_case_of
@@ -90,7 +91,8 @@ class Substitutes(nn.Module):
 
 
 def rewritten(text: Text, substitute: Callable[[str], str]) -> Text:
-    """With each word, asked for in lower case, exchanged for another in its own case; all around them stays."""
+    """With each word, asked for in lower case, exchanged for another in its own case; all else that is seen stays."""
+    text = visible(text)
     if not isinstance(text, str):
         return tuple(str(rewritten(part, substitute)) for part in text)  # type: ignore[return-value]
     parts: list[str] = []
