@@ -473,7 +473,8 @@ def test_a_model_is_never_overwritten_unasked(saved: Path, tiny: Callable[[str],
 
 
 LAYERS = [
-    ("errors", "seeds", "deadline"), ("options", "cards"), ("resources", "packages", "package_cache", "hub"), ("text",),
+    ("errors", "seeds", "deadline", "output_lock", "checksums"), ("options", "cards"),
+    ("resources", "packages", "package_cache", "hub"), ("text",),
     ("results", "record_rules"), ("models",), ("masking",), ("defences",), ("views",), ("classifier",),
     ("attacks",),
     ("storage", "checkpoints", "training_log", "optimisation", "selection", "training_outcome", "training"),

@@ -2,6 +2,7 @@
 """What came of attacking one text; written and read as lines of JSON."""
 
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -236,6 +237,7 @@ class RecordFile(Generic[R]):
     def __init__(
         self, path: Path, header: Mapping[str, object], kind: type[R], *, resume: bool, overwrite: bool,
     ) -> None:
+        path = Path(os.path.realpath(path))  # a link stays a link
         self.path, self.header, self.kind = path, json.loads(json.dumps(header)), kind
         self.done: list[R] = []
         if path.is_dir():

@@ -15,6 +15,7 @@ from dualmask.defences import DEFENCES
 from dualmask.errors import DualmaskError, ModelFileError, OptionError, ResourceError
 from dualmask.models.encoders import LOADING_ERRORS, load_tokenizer, quiet_transformers, read_network
 from dualmask.options import saved_options
+from dualmask.output_lock import locks_output
 from dualmask.resources import RESOURCES
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Description:
     training: dict[str, object] = field(default_factory=dict)
 
 
+@locks_output("folder")
 def save(classifier: DefendedClassifier, folder: Path) -> Path:
     """Write the folder; its description, which names the hash of every other part, comes last."""
     from safetensors.torch import save_file

@@ -28,6 +28,7 @@ from dualmask.evaluation.records import (
     keep,
     read_cells,
 )
+from dualmask.output_lock import locks_output
 from dualmask.results import FIELDS, FORMAT, AttackResult, Spans, checked_header, whole_lines
 from dualmask.text.columns import Text
 from dualmask.text.differences import word_changes
@@ -50,6 +51,7 @@ class Packed(NamedTuple):
     problems: list[str]  # what could not be read
 
 
+@locks_output("out")
 def pack(
     runs: Sequence[Path], out: Path, *, words: bool = False, asked: Mapping[Cell, int] | None = None,
 ) -> Packed:

@@ -19,6 +19,7 @@ from typing import Literal, NamedTuple, cast, get_args
 from dualmask import __version__
 from dualmask.errors import DataError, OptionError
 from dualmask.evaluation.certified_records import KIND as CERTIFICATES
+from dualmask.output_lock import locks_output
 from dualmask.results import FINISHED, AttackResult, read_header, read_results
 from dualmask.text.columns import Text
 
@@ -240,13 +241,15 @@ def holds_others(path: Path) -> bool:
         return False
 
 
+@locks_output("path")
 def keep(content: str | bytes, path: Path) -> None:
-    """Write a file, whole or not at all: what was there stays until the new one is."""
-    part = path.with_name(f"{path.name}.part")
+    """Write a file, whole or not at all: what was there stays until the new one is. A link stays a link."""
+    real = Path(os.path.realpath(path))
+    part = real.with_name(f"{real.name}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        real.parent.mkdir(parents=True, exist_ok=True)
         part.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace"))
-        part.replace(path)
+        part.replace(real)
     except OSError as error:
         with suppress(OSError):
             part.unlink(missing_ok=True)
