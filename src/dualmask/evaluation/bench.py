@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dualmask.deadline import until
 from dualmask.errors import OptionError
-from dualmask.evaluation.crew import Crew
+from dualmask.evaluation.crew import Crew, await_orphans
 from dualmask.evaluation.filling import Outcome, Run, Watch, tensor_cores
 from dualmask.evaluation.grid import Grid
 from dualmask.evaluation.known import without_known
@@ -42,6 +42,7 @@ def run_grid(
     end = time.monotonic() + 60 * minutes if minutes is not None else None
     out.mkdir(parents=True, exist_ok=True)
     with tensor_cores(), until(deadline):
+        await_orphans(out)
         (out / FAILURES).unlink(missing_ok=True)
         for one in grids:
             keep(one.text, out / f"{one.name}{GRID}")
