@@ -186,7 +186,8 @@ def test_what_is_missing_or_too_much_at_the_end_is_told(tmp_path: Path) -> None:
     whole = file.read_bytes()
     content = gzip.decompress(whole)
     more = {"another member": whole + gzip.compress(b"{}\n"), "half a line": gzip.compress(content + b"{"),
-            "the same again": whole + whole, "no member": whole + b"more", "a line more": gzip.compress(content + b"{}\n")}
+            "the same again": whole + whole, "no member": whole + b"more",
+            "a line more": gzip.compress(content + b"{}\n")}
     for name, odd in {**more, **{str(end): whole[:end] for end in (-1, -4, -8, -9, len(whole) // 2, 20)}}.items():
         file.write_bytes(odd)
         with pytest.raises(DataError, match=r"mine\.jsonl\.gz .*(pack the runs|copy|run the cell) ?.*again"):
