@@ -19,6 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dualmask import attack, train
+from dualmask.checkpoints import holding
 from dualmask.classifier import DefendedClassifier
 from dualmask.cli import app, main
 from dualmask.errors import BusyOutputError
@@ -167,6 +168,9 @@ def test_pipes_and_devices_have_no_lock(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with output_lock(tmp_path / "pipe", "/dev/null", "/dev/stdout"):
         assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+    code = "from dualmask.output_lock import output_lock\nwith output_lock('/dev/stdout'): print('written')"
+    found = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
+    assert (found.stdout, found.stderr) == ("written\n", "")
 
 
 def test_folders_made_for_a_lock_are_taken_away_unless_used(tmp_path: Path) -> None:
@@ -207,6 +211,7 @@ def test_a_place_that_is_read_only_tells_so_itself(tmp_path: Path, monkeypatch: 
     failing(monkeypatch, errno.EACCES, beside=True)
     with output_lock(tmp_path / "folder"):
         assert [path.name for path in (tmp_path / "folder").iterdir()] == [".lock"]
+        assert holding(tmp_path / "folder") == "", "nothing that training would replace"
     assert list((tmp_path / "folder").iterdir()) == []
 
 

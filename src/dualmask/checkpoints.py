@@ -14,11 +14,12 @@ from torch import Tensor, nn
 from dualmask.checksums import SEAL, file_hash, seal_holds, sealed
 from dualmask.errors import ModelFileError, OptionError, ResourceError
 from dualmask.options import whole_training
+from dualmask.output_lock import INSIDE
 from dualmask.results import difference
 
 State = dict[str, Tensor]
 EXPECTED = {int: "a whole number from 0", float: "a number", bool: "true or false"}
-OWN = ("training.jsonl", "checkpoint.partial")  # all that a run leaves that ended before its first checkpoint
+OWN = ("training.jsonl", "checkpoint.partial", INSIDE)  # all that a run leaves that ended before its first checkpoint
 
 
 @dataclass

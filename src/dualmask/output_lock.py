@@ -44,10 +44,13 @@ def output_lock(*outputs: str | Path | None, patience: float = PATIENCE) -> Iter
     patience: seconds to wait for another owner's end.
     """
     with ExitStack() as stack:
-        for output in sorted({Path(os.path.realpath(one)) for one in outputs if one is not None}):
-            if not os.path.exists(output) or os.path.isfile(output) or os.path.isdir(output):
-                stack.enter_context(_owned_by_thread(output, patience))
+        for output in sorted({Path(os.path.realpath(one)) for one in outputs if one is not None and is_lockable(one)}):
+            stack.enter_context(_owned_by_thread(output, patience))
         yield
+
+
+def is_lockable(output: str | Path) -> bool:
+    return not os.path.exists(output) or os.path.isfile(output) or os.path.isdir(output)
 
 
 def locks_output(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
