@@ -170,6 +170,8 @@ def test_a_run_begins_when_processes_of_a_killed_one_are_gone(
     grid = read_grid(toy / "grid.toml")
     monkeypatch.setattr("dualmask.evaluation.bench.await_orphans", partial(await_orphans, patience=0.0))
     (tmp_path / "failures.jsonl").write_text("")
+    (tmp_path / "records").mkdir()
+    (tmp_path / "records" / ".left.jsonl.lock").write_text("")
     with subprocess.Popen([sys.executable, "-c", HOLD, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                           text=True) as orphan:
         assert orphan.stdout is not None and orphan.stdout.readline() == "held\n"
@@ -179,7 +181,7 @@ def test_a_run_begins_when_processes_of_a_killed_one_are_gone(
         orphan.kill()
         orphan.wait()
         assert len(run_grid(grid, tmp_path, minutes=0.0).left) == 4
-    assert not list(tmp_path.glob(".*.lock")) and not (tmp_path / "failures.jsonl").exists()
+    assert not list(tmp_path.rglob(".*.lock")) and not (tmp_path / "failures.jsonl").exists()
 
 
 class Orphan(Connection):

@@ -95,7 +95,7 @@ class Crew(Run):
             for one in self.members:
                 one.process.terminate()
                 one.process.join()
-            remove_stale_locks(self.out, self.out / RECORDS, self.out / MODELS)
+            remove_locks(self.out)
         check_time()
         self.is_late([task for task in self.plan.tasks if task.cell not in self.taken and self.is_open(task)])
 
@@ -263,6 +263,12 @@ def await_orphans(out: Path, patience: float = PATIENCE) -> None:
         except BusyOutputError as error:
             raise BusyOutputError(f"a process of a run that was killed still works in {out} ({error}) End it, and try "
                                   "again.") from None
+    remove_locks(out)
+
+
+def remove_locks(out: Path) -> None:
+    """Those that killed processes left."""
+    remove_stale_locks(out, out / RECORDS, out / MODELS)
 
 
 def filled(run: MemberRun, order: Order) -> Filled:
