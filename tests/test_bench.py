@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -26,17 +27,17 @@ from dualmask import training
 from dualmask.bench_display import Board, told
 from dualmask.classifier import DefendedClassifier
 from dualmask.cli import app, main
-from dualmask.errors import OptionError
+from dualmask.errors import BusyOutputError, OptionError
 from dualmask.evaluation.bench import plan_of, run_grid
 from dualmask.evaluation.filling import Outcome, Watch
 from dualmask.evaluation.grid import DataEntry, read_grid
 from dualmask.evaluation.known import without_known
-from dualmask.evaluation.lock import locked
 from dualmask.evaluation.material import Material, load_data
 from dualmask.evaluation.packing import pack
 from dualmask.evaluation.plan import Job, Task, make_plan
 from dualmask.evaluation.records import Cell, read_cells
 from dualmask.evaluation.standing import Pace, Standing, TimeLeft, settings_of, survey
+from dualmask.output_lock import output_lock
 from dualmask.results import AttackResult
 
 ROOT = Path(__file__).parents[1]
@@ -476,7 +477,7 @@ def test_a_run_stops_at_its_deadline_and_goes_on_later(toy: Path, monkeypatch: p
     outcome = run_grid(grid, out, watch=Slow(), deadline=30.0)
     ended, begun = named(outcome.done), list((out / "records").iterdir())
     assert outcome.failures == [] and ended | named(outcome.left) == CELLS and len(ended) in (1, 2, 3)
-    assert not (out / "lock").exists() and len(begun) > len(ended)
+    assert not (toy / ".new.lock").exists() and len(begun) > len(ended)
     assert run_grid(grid, out).failures == []
     shutil.rmtree(toy / "out")
     out.rename(toy / "out")
@@ -494,21 +495,11 @@ def test_grids_run_without_what_only_the_command_line_needs(toy: Path) -> None:
 
 
 def test_two_runs_never_work_in_one_folder(toy: Path) -> None:
-    holder = subprocess.Popen(
-        [sys.executable, "-c", "import time\nfrom pathlib import Path\nfrom dualmask.evaluation.lock import locked\n"
-         "with locked(Path('out')): print('held', flush=True); time.sleep(600)"], cwd=toy, stdout=subprocess.PIPE,
-        text=True)
-    try:
-        assert holder.stdout is not None and holder.stdout.readline() == "held\n"
-        with pytest.raises(OptionError, match=rf"another run \(process {holder.pid}\) works in"):
-            run(toy)
-    finally:
-        holder.kill()
-        holder.wait()
-    assert (toy / "out" / "lock").exists()  # the dead process left it
-    assert run(toy).found == 4 and not (toy / "out" / "lock").exists()
-    with locked(toy), pytest.raises(OptionError, match=f"process {os.getpid()}"), locked(toy):
-        pass
+    out = toy / "out"
+    (out / "lock").write_text("1\n")  # an earlier version left it
+    with output_lock(out), ThreadPoolExecutor(1) as others, pytest.raises(BusyOutputError, match=f"{out} is being"):
+        others.submit(run, toy).result()
+    assert run(toy).found == 4 and not (toy / ".out.lock").exists()
 
 
 def test_a_training_that_was_cut_short_goes_on(toy: Path, made: Path) -> None:

@@ -7,6 +7,7 @@ import math
 import random
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from torch import Tensor
 
 import dualmask
 from dualmask.attacks import ATTACKS, build_attack
+from dualmask.checksums import BLANK, file_hash, sealed
 from dualmask.classifier import DefendedClassifier, Masked
 from dualmask.defences import DEFENCES, build_defence, preset_training
 from dualmask.defences.base import Defence
@@ -24,6 +26,7 @@ from dualmask.errors import DataError, DualmaskError, ModelFileError, OptionErro
 from dualmask.models.encoders import load_encoder
 from dualmask.optimisation import limit_gradients
 from dualmask.options import make_options
+from dualmask.storage import read_description
 from dualmask.text.examples import Dataset, Example
 from dualmask.training import train
 
@@ -147,6 +150,7 @@ def test_saving_what_was_loaded_changes_nothing(trained: Trained, tmp_path: Path
     DefendedClassifier.load(folder, device="cpu").save(tmp_path / "again")
     first, second = (json.loads((path / "dualmask.json").read_text()) for path in (folder, tmp_path / "again"))
     hashes = [found.pop("sha256") for found in (first, second)]
+    assert first.pop("checksum") != BLANK != second.pop("checksum")
     assert first == second
     for name in ("model.safetensors", "defence.safetensors"):
         assert hashes[0][name] == hashes[1][name]
@@ -408,8 +412,9 @@ def test_garbled_descriptions_are_refused(content: bytes, copied: Path) -> None:
 
 
 def changed(folder: Path, **changes: object) -> None:
+    """As another program that knows the format would write it."""
     path = folder / "dualmask.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    path.write_text(sealed({**json.loads(path.read_text()), **changes}))
 
 
 @pytest.mark.parametrize("key", ["format", "defence", "options", "labels", "max_length", "sha256", "training"])
@@ -435,6 +440,75 @@ def test_descriptions_that_lack_a_key_are_refused(key: str, copied: Path) -> Non
     del description[key]
     (copied / "dualmask.json").write_text(json.dumps(description))
     assert key in refused(copied)
+
+
+def test_one_wrong_bit_in_a_description_is_refused(copied: Path) -> None:
+    path, draws = copied / "dualmask.json", random.Random(0)
+    whole = path.read_bytes()
+    assert read_description(copied).defence == "ddm"
+    readable = 0
+    for place in draws.sample(range(8 * len(whole)), k=400):
+        flipped = bytearray(whole)
+        flipped[place // 8] ^= 1 << place % 8
+        path.write_bytes(flipped)
+        with suppress(ValueError):
+            readable += json.loads(flipped) is not None
+        with pytest.raises(ModelFileError):
+            read_description(copied)
+    assert readable > 100
+
+
+def test_an_edited_description_is_refused_with_the_way_to_change_an_option(copied: Path) -> None:
+    path = copied / "dualmask.json"
+    whole = path.read_text()
+    path.write_text(whole.replace('"test_rate": 0.1', '"test_rate": 0.9'))
+    assert path.read_text() != whole
+    told = refused(copied)
+    assert "was edited, put back" in told and "options={'NAME': VALUE}).save(" in told
+    for odd in (whole.replace("\n", "\r\n"), whole.replace('  "checksum": "', '  "checksum": "0'),
+                json.dumps(json.loads(whole)), sealed(json.loads(whole)).replace('"format": 2', '"format": 1')):
+        path.write_bytes(odd.encode())
+        assert "its checksum does not fit" in refused(copied)
+    lacking = {name: value for name, value in json.loads(whole).items() if name != "checksum"}
+    for content in (lacking, {**lacking, "checksum": ""}):
+        path.write_text(json.dumps(content))
+        assert "its checksum does not fit" in refused(copied)
+    changed(copied, checksum="")  # sealed anew, which whoever writes such files may do
+    assert path.read_text() == whole and DefendedClassifier.load(copied, device="cpu")
+
+
+def test_a_model_of_before_needs_no_checksum(copied: Path) -> None:
+    path = copied / "dualmask.json"
+    values = {**json.loads(path.read_text()), "format": 1}
+    del values["checksum"]
+    path.write_text(json.dumps(values))
+    assert DefendedClassifier.load(copied, device="cpu").save(copied) == copied
+    assert json.loads(path.read_text())["format"] == 2
+
+
+def test_an_option_is_changed_by_loading_with_another(saved: Path, tmp_path: Path) -> None:
+    found = DefendedClassifier.load(saved, device="cpu", options={"test_rate": 0.5})
+    before = DefendedClassifier.load(saved, device="cpu").defence.options_as_dict()
+    found.save(tmp_path / "other")
+    again = DefendedClassifier.load(tmp_path / "other", device="cpu")
+    assert before["test_rate"] == 0.1 and again.defence.options_as_dict() == {**before, "test_rate": 0.5}
+    with pytest.raises(OptionError, match="did you mean 'test_rate'"):
+        DefendedClassifier.load(saved, options={"tset_rate": 0.5})
+
+
+def test_every_part_of_a_saved_model_has_a_hash(copied: Path) -> None:
+    """Also after a model is saved over another one, whose parts would be read with it."""
+    path, odd = copied / "dualmask.json", copied / "added_tokens.json"
+    odd.write_text("{}")
+    changed(copied, sha256={**json.loads(path.read_text())["sha256"], odd.name: file_hash(odd)})
+    DefendedClassifier.load(copied, device="cpu").save(copied)
+    hashes = json.loads(path.read_text())["sha256"]
+    there = {one.name for one in copied.iterdir()} - {"dualmask.json", "README.md", "training.jsonl"}
+    assert there == set(hashes) and odd.name not in hashes
+    for name in hashes:
+        one_bit(copied / name)
+        assert name in refused(copied)
+        one_bit(copied / name)
 
 
 def test_a_newer_format_asks_for_a_newer_version(copied: Path) -> None:
@@ -473,7 +547,7 @@ def test_a_model_is_never_overwritten_unasked(saved: Path, tiny: Callable[[str],
 
 
 LAYERS = [
-    ("errors", "seeds", "deadline"), ("options", "cards", "word_sources"),
+    ("errors", "seeds", "deadline", "output_lock", "checksums"), ("options", "cards", "word_sources"),
     ("resources", "packages", "package_cache", "repositories", "published_data", "hub"), ("text",),
     ("results", "record_rules"), ("models",), ("masking",), ("defences",), ("views",), ("classifier",),
     ("attacks",),

@@ -2,7 +2,13 @@
 """Several processes at one grid: the same records as of one, whatever happens to some of them."""
 
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
+from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -10,13 +16,14 @@ from grid_stand_ins import change, write_toy
 from typer.testing import CliRunner
 
 from dualmask.cli import app
-from dualmask.errors import OptionError
+from dualmask.errors import BusyOutputError, OptionError
 from dualmask.evaluation.bench import run_grid
-from dualmask.evaluation.crew import Crew, Member
+from dualmask.evaluation.crew import ORPHANED, Crew, Member, MemberRun, Told, await_orphans
 from dualmask.evaluation.filling import Watch
 from dualmask.evaluation.grid import read_grid
 from dualmask.evaluation.plan import Job, Task, make_plan
 from dualmask.evaluation.standing import survey
+from dualmask.output_lock import locked_outputs
 from dualmask.results import AttackResult
 
 # The second one can't be trained, for want of a language model
@@ -117,3 +124,86 @@ def test_too_few_workers_are_refused(toy: Path, tmp_path: Path) -> None:
         run_grid(read_grid(toy / "grid.toml"), tmp_path, workers=0)
     found = CliRunner().invoke(app, ["bench", str(toy / "grid.toml"), "--workers", "0"])
     assert found.exit_code == 2 and "--workers" in found.output
+
+
+KILLED = """
+import os
+import signal
+import sys
+from pathlib import Path
+from dualmask.evaluation.bench import run_grid
+from dualmask.evaluation.filling import Watch
+from dualmask.evaluation.grid import read_grid
+
+class Kill(Watch):
+    def text(self, task, result):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+if __name__ == "__main__":
+    run_grid(read_grid(Path(sys.argv[1])), Path(sys.argv[2]), watch=Kill(), workers=2)
+"""
+
+
+@pytest.mark.slow
+def test_processes_end_with_their_run_and_say_nothing_of_it(toy: Path, tmp_path: Path) -> None:
+    """A pipe that all of them have is at its end when the last of them is gone."""
+    (tmp_path / "killed.py").write_text(KILLED)
+    out, grid = tmp_path / "out", change(toy / "long.toml", samples="24")
+    process = subprocess.Popen([sys.executable, tmp_path / "killed.py", grid, out], stdout=subprocess.PIPE, text=True)
+    assert process.communicate(timeout=600) == ("", None) and process.returncode == -signal.SIGKILL
+    assert not (out / "failures.jsonl").exists()
+    assert locked_outputs(out, "worker-*")
+    found = run_grid(read_grid(grid), out)
+    assert found.failures == [] and found.found + len(found.done) == 4
+    run_grid(read_grid(grid), toy / "undisturbed")
+    assert lines(out) == lines(toy / "undisturbed")
+    assert not list(tmp_path.rglob(".*.lock"))
+
+
+HOLD = ("import sys\nfrom pathlib import Path\nfrom dualmask.output_lock import output_lock\n"
+        "with output_lock(Path(sys.argv[1], 'worker-1')): print('held', flush=True); sys.stdin.read()")
+
+
+def test_a_run_begins_when_processes_of_a_killed_one_are_gone(
+    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    grid = read_grid(toy / "grid.toml")
+    monkeypatch.setattr("dualmask.evaluation.bench.await_orphans", partial(await_orphans, patience=0.0))
+    (tmp_path / "failures.jsonl").write_text("")
+    (tmp_path / "records").mkdir()
+    (tmp_path / "records" / ".left.jsonl.lock").write_text("")
+    with subprocess.Popen([sys.executable, "-c", HOLD, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          text=True) as orphan:
+        assert orphan.stdout is not None and orphan.stdout.readline() == "held\n"
+        with pytest.raises(BusyOutputError, match=f"run that was killed still works in .*process {orphan.pid} on"):
+            run_grid(grid, tmp_path, minutes=0.0)
+        assert (tmp_path / "failures.jsonl").exists(), "nothing is touched"
+        orphan.kill()
+        orphan.wait()
+        assert len(run_grid(grid, tmp_path, minutes=0.0).left) == 4
+    assert not list(tmp_path.rglob(".*.lock")) and not (tmp_path / "failures.jsonl").exists()
+
+
+class Orphan(Connection):
+    """A pipe whose other end is gone."""
+
+    def __init__(self) -> None:
+        super().__init__(os.open(os.devnull, os.O_RDWR))
+
+    def send(self, obj: object) -> None:
+        raise BrokenPipeError(32, "Broken pipe")
+
+
+def test_a_process_nobody_listens_to_ends_and_notes_nothing(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[int] = []
+
+    def end(code: int) -> None:
+        ended.append(code)
+        raise SystemExit(code)
+
+    monkeypatch.setattr("dualmask.evaluation.crew.os._exit", end)
+    plan = make_plan(read_grid(toy / "grid.toml"))
+    run = MemberRun(plan, toy, watch=Told(Orphan()))
+    with pytest.raises(SystemExit):
+        run.failed(plan.tasks[0], OptionError("what is noted by the one who gave the work"))
+    assert ended == [ORPHANED] and not (toy / "failures.jsonl").exists()

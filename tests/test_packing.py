@@ -165,6 +165,40 @@ def damaged(content: str) -> dict[str, str]:
             "more hidden": content.replace('"label":[', f'"hidden":[{10**30},0,0,0],"label":[')}
 
 
+def test_one_wrong_bit_never_changes_what_is_read(tmp_path: Path) -> None:
+    file, draws = tmp_path / "mine.jsonl.gz", random.Random(0)
+    pack([run_folder(tmp_path / "run", cells()[:2])], file)
+    whole, before, refused = file.read_bytes(), read_cells(file), 0
+    for place in draws.sample(range(8 * len(whole)), k=300):
+        flipped = bytearray(whole)
+        flipped[place // 8] ^= 1 << place % 8
+        file.write_bytes(flipped)
+        try:
+            assert read_cells(file) == before, f"bit {place}"  # such as of the time in gzip's header
+        except DataError as error:
+            refused += str(file) in str(error)
+    assert refused > 290
+
+
+def test_what_is_missing_or_too_much_at_the_end_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "mine.jsonl.gz"
+    pack([write(tmp_path / "run", cell("+-+-"))], file)
+    whole = file.read_bytes()
+    content = gzip.decompress(whole)
+    more = {"another member": whole + gzip.compress(b"{}\n"), "half a line": gzip.compress(content + b"{"),
+            "the same again": whole + whole, "no member": whole + b"more",
+            "a line more": gzip.compress(content + b"{}\n")}
+    for name, odd in {**more, **{str(end): whole[:end] for end in (-1, -4, -8, -9, len(whole) // 2, 20)}}.items():
+        file.write_bytes(odd)
+        with pytest.raises(DataError, match=r"mine\.jsonl\.gz .*(pack the runs|copy|run the cell) ?.*again"):
+            pytest.fail(f"{name}: {read_cells(file)}")
+    for name in ("a.jsonl.gz", "b.jsonl.gz"):  # of one cell each, packed by hand
+        content = (tmp_path / "run" / cell("+-+-").cell.file_name).read_bytes()
+        (tmp_path / "run" / name).write_bytes(gzip.compress(content)[:-8 if name[0] == "b" else None])
+    problem, = read_cells(tmp_path / "run").problems
+    assert "b.jsonl.gz can't be unpacked to its end" in problem
+
+
 @pytest.mark.parametrize("kind", ["cut", "no number", "other table", "no cell", "uneven", "endless", "deep",
                                   "much hidden", "more hidden"])
 def test_damage_is_told(tmp_path: Path, kind: str) -> None:

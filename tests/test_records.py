@@ -18,10 +18,10 @@ from typer.testing import CliRunner
 import dualmask
 from dualmask.cli import app
 from dualmask.errors import DataError, OptionError
-from dualmask.evaluation.records import MODES, Cell, keep, provenance, read_cell, read_cells
+from dualmask.evaluation.records import MODES, Cell, clear_failure, keep, provenance, read_cell, read_cells
 from dualmask.reporting.report import build_report
 from dualmask.reporting.report_markdown import markdown
-from dualmask.results import FORMAT, AttackResult, ResultFile, read_results
+from dualmask.results import FORMAT, AttackResult, ResultFile, as_line, read_results
 
 CELL = Cell("mr", "minilm", "ddm", "textfooler", "adaptive", 0)
 RESULT = AttackResult(
@@ -170,6 +170,28 @@ def test_damaged_files_and_failed_cells_are_told_and_the_rest_counts(tmp_path: P
     problems = read_cells(tmp_path / "one").problems
     assert len(problems) == 3 and "no room" in problems[2]
     assert all(f"failures.jsonl, line {line}, can't be read" in problems[line - 2] for line in (2, 3))
+
+
+def test_what_orphans_of_a_killed_run_noted_is_no_failure(tmp_path: Path) -> None:
+    other = replace(CELL, seed=1)
+    write(tmp_path / "records" / CELL.file_name, RESULT)
+    (tmp_path / "mine.cells").write_text(f"{CELL.file_name}\n{other.file_name}\n")
+    (tmp_path / "failures.jsonl").write_text("".join(
+        as_line({"cell": one.as_dict(), "reason": "[Errno 32] Broken pipe"}) + "\n" for one in (CELL, other)))
+    found = read_cells(tmp_path)
+    assert found.problems == [] and found.missing == {other.file_name: ""}
+
+
+def test_a_success_takes_its_failure_off_the_list(tmp_path: Path) -> None:
+    path, other = tmp_path / "failures.jsonl", replace(CELL, seed=1)
+    told = [as_line({"cell": one.as_dict(), "reason": "no room"}) for one in (CELL, other, CELL)]
+    path.write_text("\n".join([*told, "half a li"]))
+    clear_failure(path, CELL)
+    assert path.read_text() == f"{told[1]}\nhalf a li"
+    path.write_text(told[1] + "\n")
+    clear_failure(path, other)
+    clear_failure(path, other)
+    assert not path.exists()
 
 
 def test_what_can_not_be_opened_is_told_and_the_rest_counts(tmp_path: Path) -> None:

@@ -424,6 +424,8 @@ def test_a_model_of_before_goes_on_to_sum(name: str, tiny: Tiny, tmp_path: Path)
     path = former.save(tmp_path / "model") / "dualmask.json"
     description = json.loads(path.read_text())
     assert description["options"].pop("averaged") is False
+    del description["checksum"]
+    description["format"] = 1
     path.write_text(json.dumps(description))
     again = DefendedClassifier.load(path.parent, device="cpu")
     assert again.defence.options.averaged is False  # type: ignore[attr-defined]

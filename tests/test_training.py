@@ -467,7 +467,7 @@ def test_a_checkpoint_of_before_some_options_goes_on_as_it_began(
     written = json.loads(note.read_text())
     for name in ("decay", "robust_texts"):
         del written["settings"]["training"][name]
-    del written["progress"]["best_under_attack"]
+    del written["progress"]["best_under_attack"], written["checksum"], written["sha256"]
     note.write_text(json.dumps(written))
     run: dict[str, Any] = {"encoder": tiny("bert"), "progress": False}
     if decay == "weights":
@@ -480,10 +480,22 @@ def test_a_checkpoint_of_before_some_options_goes_on_as_it_began(
 
 def test_a_damaged_checkpoint_is_named(tiny: Tiny, data: Dataset, tmp_path: Path) -> None:
     unfinished(tiny, data, tmp_path)
-    path = checkpoints.found(tmp_path)[-1] / "network.safetensors"
+    folder, linear = checkpoints.found(tmp_path)[-1], torch.nn.Linear(1, 1)
+    for name in ("network.safetensors", "optimiser.safetensors", "best.safetensors", "progress.json"):
+        whole = (folder / name).read_bytes()
+        (folder / name).write_bytes(whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:])
+        with pytest.raises(ModelFileError, match=rf"checkpoint.*\({name} is not as it was written.*start again"):
+            checkpoints.read(tmp_path, {}, network=linear, optimiser=torch.optim.SGD(linear.parameters()))
+        (folder / name).write_bytes(whole)
+    path = folder / "network.safetensors"
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(ModelFileError, match=r"checkpoint.*start again \(--overwrite"):
         train(data, encoder=tiny("bert"), training=FAST, out=tmp_path, resume=True, progress=False)
+    note = json.loads((folder / "progress.json").read_text())
+    del note["checksum"]
+    (folder / "progress.json").write_text(json.dumps(note))
+    with pytest.raises(ModelFileError, match=r"progress\.json is not as it was written"):
+        checkpoints.read(tmp_path, {}, network=linear, optimiser=torch.optim.SGD(linear.parameters()))
 
 
 @pytest.mark.parametrize(("changed", "told"), [

@@ -11,13 +11,15 @@ from typing import Any, cast, get_type_hints
 import torch
 from torch import Tensor, nn
 
+from dualmask.checksums import SEAL, file_hash, seal_holds, sealed
 from dualmask.errors import ModelFileError, OptionError, ResourceError
 from dualmask.options import whole_training
+from dualmask.output_lock import INSIDE
 from dualmask.results import difference
 
 State = dict[str, Tensor]
 EXPECTED = {int: "a whole number from 0", float: "a number", bool: "true or false"}
-OWN = ("training.jsonl", "checkpoint.partial")  # all that a run leaves that ended before its first checkpoint
+OWN = ("training.jsonl", "checkpoint.partial", INSIDE)  # all that a run leaves that ended before its first checkpoint
 
 
 @dataclass
@@ -63,8 +65,9 @@ def write(
         shutil.rmtree(work, ignore_errors=True)
         raise ResourceError(f"no checkpoint can be written in {out} ({error}); make room there, about four times the "
                             "model's size, and go on with resume.") from error
-    described = {"progress": asdict(progress), "settings": settings}
-    (work / "progress.json").write_text(json.dumps(described), encoding="utf-8")
+    hashes = {path.name: file_hash(path) for path in sorted(work.iterdir())}
+    described = {"progress": asdict(progress), "settings": settings, "sha256": hashes}
+    (work / "progress.json").write_bytes(sealed(described).encode("utf-8"))
     older = [folder for folder in found(out) if folder != final]
     shutil.rmtree(final, ignore_errors=True)
     work.rename(final)
@@ -81,7 +84,7 @@ def read(
 
     folder = found(out)[-1]
     try:
-        saved = as_object(json.loads((folder / "progress.json").read_text(encoding="utf-8")), "progress.json")
+        saved = read_saved(folder)
         progress = as_progress(as_object(saved["progress"], "progress"))
         check_settings(folder, as_object(saved["settings"], "settings"), settings)
         network.load_state_dict(load_file(folder / "network.safetensors"))
@@ -97,6 +100,20 @@ def read(
     except (SafetensorError, ValueError, KeyError, OSError, RuntimeError) as error:
         raise ModelFileError(f"the checkpoint {folder} can't be read ({error}); start again (--overwrite, without "
                              "--resume) or, if another version wrote it, go on with that one.") from error
+
+
+def read_saved(folder: Path) -> dict[str, object]:
+    """What `progress.json` says. An earlier version wrote no checksums, of it and of the files beside it."""
+    content = (folder / "progress.json").read_bytes()
+    saved = as_object(json.loads(content.decode("utf-8")), "progress.json")
+    if not {SEAL, "sha256"} & saved.keys():
+        return saved
+    if not seal_holds(content, saved.get(SEAL)):
+        raise ValueError("progress.json is not as it was written: its checksum does not fit")
+    for name, expected in as_object(saved["sha256"], "sha256").items():
+        if file_hash(folder / name) != expected:
+            raise ValueError(f"{name} is not as it was written: its checksum does not fit")
+    return saved
 
 
 def as_object(value: object, name: str) -> dict[str, object]:

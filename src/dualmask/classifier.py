@@ -216,11 +216,16 @@ class DefendedClassifier:
         return save(self, Path(folder))
 
     @classmethod
-    def load(cls, source: str | Path, *, device: str | None = None) -> "DefendedClassifier":
-        """Read a saved folder or a hub repository; on the GPU where there is one unless a device is given."""
+    def load(
+        cls, source: str | Path, *, device: str | None = None, options: Mapping[str, object] | None = None,
+    ) -> "DefendedClassifier":
+        """Read a saved folder or a hub repository; on the GPU where there is one unless a device is given.
+
+        options: of the defence, in the place of those that were saved; what it learned in training stays as it is.
+        """
         from dualmask.storage import load
 
-        return load(source).to(device or default_device())
+        return load(source, options=options).to(device or default_device())
 
     def push_to_hub(self, repository: str, *, private: bool = False) -> str:
         """Upload to the Hugging Face hub; gives the address of the commit."""

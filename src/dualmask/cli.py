@@ -16,7 +16,7 @@ from dualmask.cli_bench import bench, compare, pack, report
 from dualmask.cli_certify import certify
 from dualmask.cli_resources import app as resources_app
 from dualmask.cli_theory import theory
-from dualmask.errors import DualmaskError, OptionError, did_you_mean
+from dualmask.errors import BusyOutputError, DualmaskError, OptionError, did_you_mean
 
 app = typer.Typer(
     help="Text classifiers with a defence against adversarial text built in.", no_args_is_help=True,
@@ -252,7 +252,7 @@ def main() -> None:
         from dualmask.display import show_error
 
         show_error(str(error))
-        sys.exit(2)
+        sys.exit(1 if isinstance(error, BusyOutputError) else 2)  # nothing is wrong with the command
     except SystemExit as stop:
         if stop.code == 130:  # interrupted from the keyboard
             typer.echo(f"stopped{resume_hint(sys.argv[1:])}", err=True)

@@ -17,6 +17,7 @@ from rich.text import Text
 from dualmask.display import own_command, show_error
 from dualmask.errors import EncoderError, OptionError
 from dualmask.evaluation.records import TRANSFER, Mode
+from dualmask.output_lock import output_lock
 from dualmask.results import HELD
 from dualmask.text.columns import FIND, Columns
 
@@ -60,13 +61,19 @@ class Request:
 
 
 def run(request: Request) -> None:
+    """Attack; what another process is writing is refused before a model is loaded."""
+    check(request)
+    with output_lock(request.out):
+        attack_and_show(request)
+
+
+def attack_and_show(request: Request) -> None:
     from dualmask.attack_display import show_results, tally_table
     from dualmask.attacks import build_attack
     from dualmask.cli_certify import find_examples
     from dualmask.models.victim import Victim
     from dualmask.results import tally
 
-    check(request)
     if request.attack:  # a wrong name or option is told before models are loaded
         build_attack(request.attack, preset=request.preset, options=request.options)
     victim, labels = find_victim(request)

@@ -136,18 +136,20 @@ def report(
 ) -> None:
     """Make a report out of records: all three forms unless one is asked for. No model is needed."""
     from dualmask.evaluation.records import keep, read_cells
+    from dualmask.output_lock import output_lock
     from dualmask.reporting import page, report_latex, report_markdown
     from dualmask.reporting.report import build_report
 
     folder = out or (results if results.is_dir() else results.parent)
-    made = build_report(read_cells(results), title=title or f"Robustness: {title_of(results)}")
     forms = {"report.html": (html, page.html), "report.tex": (latex, report_latex.latex),
              "report.md": (markdown, report_markdown.markdown)}
     every = not (html or latex or markdown)
-    for name, (wanted, rendered) in forms.items():
-        if wanted or every:
-            keep(rendered(made), folder / name)
-            typer.echo(folder / name)
+    asked = {folder / name: rendered for name, (wanted, rendered) in forms.items() if wanted or every}
+    with output_lock(*asked):
+        made = build_report(read_cells(results), title=title or f"Robustness: {title_of(results)}")
+        for path, rendered in asked.items():
+            keep(rendered(made), path)
+            typer.echo(path)
     if made.missing:
         typer.echo(f"{len(made.missing):,} cells that the grids ask for are not there; the report names them", err=True)
     for problem in made.problems:

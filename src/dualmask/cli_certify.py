@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 import typer
 
 from dualmask.errors import DataError, OptionError
+from dualmask.output_lock import output_lock
 from dualmask.text.columns import Columns
 
 if TYPE_CHECKING:
@@ -121,18 +122,19 @@ def run(request: Request, options: "CertifyingOptions") -> None:
     from dualmask.evaluation.records import keep
     from dualmask.reporting.certified import CAUTION, one_answer, page
 
-    found = certified(request, options)
-    summary, console = summarise(found.records), Console()
-    console.print(fact_table(found, summary))
-    console.print(accuracy_table(summary))
-    if doubt := one_answer(found.records):
-        console.print(Text(doubt, "yellow"))
-    console.print(Text(CAUTION, "dim"))
-    if request.html:
-        keep(page(found, f"Certified accuracy: {Path(request.data).stem}"), request.html)
-    for path in (request.out, request.html):
-        if path:
-            console.print(Text(str(path), "dim"), soft_wrap=True)
+    with output_lock(request.out, request.html):
+        found = certified(request, options)
+        summary, console = summarise(found.records), Console()
+        console.print(fact_table(found, summary))
+        console.print(accuracy_table(summary))
+        if doubt := one_answer(found.records):
+            console.print(Text(doubt, "yellow"))
+        console.print(Text(CAUTION, "dim"))
+        if request.html:
+            keep(page(found, f"Certified accuracy: {Path(request.data).stem}"), request.html)
+        for path in (request.out, request.html):
+            if path:
+                console.print(Text(str(path), "dim"), soft_wrap=True)
 
 
 def certified(request: Request, options: "CertifyingOptions") -> "Certified":

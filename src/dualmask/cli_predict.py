@@ -11,7 +11,16 @@ from rich.console import Console
 
 from dualmask.answers import Item, Layout, output_format
 from dualmask.errors import OptionError
-from dualmask.prediction import is_empty, predict_file, predict_items, read_items, survey, threshold_of
+from dualmask.output_lock import output_lock
+from dualmask.prediction import (
+    check_parent,
+    is_empty,
+    predict_file,
+    predict_items,
+    read_items,
+    survey,
+    threshold_of,
+)
 from dualmask.text.columns import FIND, Columns
 
 if TYPE_CHECKING:
@@ -45,10 +54,15 @@ class Request:
 
 
 def answer(request: Request) -> None:
-    """Load the model and answer."""
+    """Load the model and answer; what another process is writing is refused before that."""
+    check(request)
+    with output_lock(request.out):
+        answer_all(request)
+
+
+def answer_all(request: Request) -> None:
     from dualmask.classifier import DefendedClassifier
 
-    check(request)
     classifier = DefendedClassifier.load(request.model)
     if request.file and request.out:
         from dualmask.display import show_summary
@@ -77,6 +91,7 @@ def check(request: Request) -> None:
         raise OptionError("--resume goes on with a file that is being written; it needs --file and --out.")
     if request.out:
         output_format(request.out, request.format)
+        check_parent(request.out)
 
 
 def open_new(out: Path, *, overwrite: bool) -> BinaryIO:

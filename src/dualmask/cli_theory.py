@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dualmask.errors import OptionError
+from dualmask.output_lock import output_lock
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -58,20 +59,21 @@ def theory(
     from dualmask.theory.measurement import find_records, measure
     from dualmask.theory.summary import summarise
 
-    check_out(out, overwrite=overwrite)
-    classifier = DefendedClassifier.load(model)
-    found = find_records(records, classifier.defence.name, mode.value if mode else None,
-                         fingerprint=classifier.fingerprint())
-    for note in found.notes:
-        typer.echo(note, err=True)
-    with progressing(shown=not quiet) as watch:
-        quantities = measure(classifier, found, layers=layer or (), samples=samples, seed=seed, watch=watch)
-    summary = summarise(quantities)
-    show(Console(), summary)
-    if out:
-        write(quantities, summary, out)
-        for name in NAMES:
-            typer.echo(out / name)
+    with output_lock(*([] if out is None else [out / name for name in NAMES])):
+        check_out(out, overwrite=overwrite)
+        classifier = DefendedClassifier.load(model)
+        found = find_records(records, classifier.defence.name, mode.value if mode else None,
+                             fingerprint=classifier.fingerprint())
+        for note in found.notes:
+            typer.echo(note, err=True)
+        with progressing(shown=not quiet) as watch:
+            quantities = measure(classifier, found, layers=layer or (), samples=samples, seed=seed, watch=watch)
+        summary = summarise(quantities)
+        show(Console(), summary)
+        if out:
+            write(quantities, summary, out)
+            for name in NAMES:
+                typer.echo(out / name)
 
 
 def check_out(out: Path | None, *, overwrite: bool) -> None:

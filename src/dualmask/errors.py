@@ -29,6 +29,10 @@ class ResourceError(DualmaskError):
     """An external file is missing, corrupt or unreachable. Remedy: fetch it again, or use what is at hand."""
 
 
+class BusyOutputError(DualmaskError):
+    """Another process or thread writes to the same output. Remedy: wait for its end, or choose another output."""
+
+
 def did_you_mean(given: str, known: Iterable[str]) -> str:
     """A hint such as ``: did you mean 'ranmask'?``, else the list of what is known."""
     names = sorted(known)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from dualmask.answers import Format, Item, Layout, output_format
 from dualmask.errors import DataError, ModelFileError, OptionError, ResourceError
+from dualmask.output_lock import output_lock
 from dualmask.text.columns import FIND, Columns, Text
 from dualmask.text.tables import iter_rows, open_table
 
@@ -64,18 +65,31 @@ def predict_file(
     kind = output_format(out, format)
     check_places(source, out, chunk)
     options = {"format": kind, "columns": list(columns), "explain": explain, "defended": defended}
-    job = begin(out, identity_of(classifier, source, options), resume=resume, overwrite=overwrite)
-    total, names, empty = survey(source, columns)  # the whole input is checked before hours of work begin
-    layout = Layout.of(kind, names, classifier.labels, explain=explain, threshold=threshold_of(classifier, defended))
-    check_rows(out, job, total)
-    resumed, passes = job.rows, 0
+    with output_lock(out):
+        job = begin(out, identity_of(classifier, source, options), resume=resume, overwrite=overwrite)
+        total, names, empty = survey(source, columns)  # the whole input is checked before hours of work begin
+        layout = Layout.of(kind, names, classifier.labels, explain=explain,
+                           threshold=threshold_of(classifier, defended))
+        check_rows(out, job, total)
+        resumed, left = job.rows, islice(read_items(source, columns), job.rows, None)
+        answered = predict_items(classifier, left, explain=explain, defended=defended, batch_size=batch_size,
+                                 chunk=chunk or chunk_size(classifier))
+        passes = write_answers(out, job, answered, layout=layout, total=total, progress=progress)
+    return Summary(out, job.rows, resumed, job.counts, time.perf_counter() - started, passes,
+                   classifier.defence.views if defended else 1, empty)
+
+
+def write_answers(
+    out: Path, job: Job, answered: Iterator[tuple[list[Item], "Predictions"]], *, layout: Layout, total: int,
+    progress: bool,
+) -> int:
+    """The rest of the partial file, which takes its place at the end; how many passes the answers took."""
+    passes = 0
     with writing(out), partial_file(out, job) as file, progress_bar(progress) as bar:
         task = bar.add_task("predicting", total=total, completed=job.rows)
         if not job.rows:
             file.write(layout.header())
-        left = islice(read_items(source, columns), job.rows, None)
-        for items, answers in predict_items(classifier, left, explain=explain, defended=defended,
-                                            batch_size=batch_size, chunk=chunk or chunk_size(classifier)):
+        for items, answers in answered:
             file.write(layout.lines(items, answers))
             record(out, job, file, answers.labels)
             passes += int(answers.passes.sum()) if answers.passes is not None else 0
@@ -83,8 +97,7 @@ def predict_file(
     with writing(out):
         os.replace(beside(out, "partial"), out)
         beside(out, "progress.json").unlink(missing_ok=True)
-    return Summary(out, job.rows, resumed, job.counts, time.perf_counter() - started, passes,
-                   classifier.defence.views if defended else 1, empty)
+    return passes
 
 
 def predict_items(
@@ -125,10 +138,16 @@ def check_places(source: Path, out: Path, chunk: int | None) -> None:
         raise OptionError(f"{out} is a folder; give a file to write to, such as {out / 'answers.csv'}.")
     if out.exists() and not out.is_file():
         raise OptionError(f"{out} is no ordinary file; give a file to write to, such as answers.csv.")
-    if not out.parent.is_dir():
-        raise OptionError(f"{out}: the folder {out.parent} does not exist; create it first.")
+    check_parent(out)
     if out.exists() and source.exists() and out.samefile(source):
         raise OptionError(f"{out} is the input itself; give another file to write to.")
+
+
+def check_parent(out: Path) -> None:
+    if out.parent.exists() and not out.parent.is_dir():
+        raise OptionError(f"{out}: {out.parent} is a file (Not a directory); give a file inside of a folder.")
+    if not out.parent.exists():
+        raise OptionError(f"{out}: the folder {out.parent} does not exist; create it first.")
 
 
 def read_items(source: Path, columns: Columns) -> Iterator[Item]:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from dualmask.errors import DualmaskError
+from dualmask.output_lock import locks_output
 
 if TYPE_CHECKING:
     from dualmask.evaluation.filling import Outcome
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 REPORT = "report.html"
 
 
+@locks_output("out")
 def run_quickstart(
     out: Path, *, grid: "Grid | None" = None, console: Console | None = None, quiet: bool = False,
 ) -> Path:

@@ -2,6 +2,7 @@
 """What came of attacking one text; written and read as lines of JSON."""
 
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -182,7 +183,11 @@ def read_records(path: Path, kind: type[R]) -> tuple[dict[str, object], list[R]]
     return header, results
 
 
-def whole_lines(path: Path) -> Iterator[bytes]:
+def whole_lines(path: Path, *, cut: bool = True) -> Iterator[bytes]:
+    """The lines of a file, packed or not. Read to the end, a packed one is also held against its checksum.
+
+    cut: leave out a last line without an end, as a crash makes it; otherwise it is an error.
+    """
     try:
         with unpacked(path) as lines:
             while (line := lines.readline(LONGEST + 1)).endswith(b"\n"):
@@ -191,6 +196,8 @@ def whole_lines(path: Path) -> Iterator[bytes]:
         raise DataError(f"{path} can't be unpacked to its end ({error}); copy or pack the file again.") from error
     if len(line) > LONGEST:
         raise DataError(f"{path} has a line longer than {LONGEST // 2**20} MiB, which no record is; restore the file.")
+    if line and not cut:
+        raise DataError(f"{path} ends in the middle of a line; copy or pack the file again.")
 
 
 def read_header(path: Path) -> dict[str, object]:
@@ -236,6 +243,7 @@ class RecordFile(Generic[R]):
     def __init__(
         self, path: Path, header: Mapping[str, object], kind: type[R], *, resume: bool, overwrite: bool,
     ) -> None:
+        path = Path(os.path.realpath(path))  # a link stays a link
         self.path, self.header, self.kind = path, json.loads(json.dumps(header)), kind
         self.done: list[R] = []
         if path.is_dir():

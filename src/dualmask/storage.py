@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Saved classifiers: a folder of safetensors and JSON, never pickle, checked on reading."""
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -10,18 +9,21 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from dualmask import __version__
+from dualmask.checksums import SEAL, file_hash, seal_holds, sealed
 from dualmask.classifier import DefendedClassifier
 from dualmask.defences import DEFENCES
 from dualmask.errors import DualmaskError, ModelFileError, OptionError, ResourceError
 from dualmask.models.encoders import LOADING_ERRORS, load_tokenizer, quiet_transformers, read_network
 from dualmask.options import saved_options
+from dualmask.output_lock import locks_output
 from dualmask.resources import RESOURCES
 
 if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel
 
-FORMAT = 1
+FORMAT = 2
+UNSEALED = 1  # the format of before, whose descriptions have no checksum
 DESCRIPTION, DEFENCE_WEIGHTS = "dualmask.json", "defence.safetensors"
 NEEDED = {"config.json", DEFENCE_WEIGHTS}
 CARD_OPENING = "---\nlibrary_name: dualmask\n"
@@ -39,13 +41,16 @@ class Description:
     max_length: int
     sha256: dict[str, str]  # of every other file that the classifier needs
     training: dict[str, object] = field(default_factory=dict)
+    checksum: str = ""  # of the description itself
 
 
+@locks_output("folder")
 def save(classifier: DefendedClassifier, folder: Path) -> Path:
     """Write the folder; its description, which names the hash of every other part, comes last."""
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
+    former = former_parts(folder)
     (folder / DESCRIPTION).unlink(missing_ok=True)
     state = {name: tensor.contiguous().cpu() for name, tensor in classifier.defence.state_dict().items()}
     with TemporaryDirectory(dir=folder, prefix=".saving-") as work, quiet_transformers():
@@ -57,18 +62,29 @@ def save(classifier: DefendedClassifier, folder: Path) -> Path:
         for path in parts:
             path.chmod(0o644)  # safetensors writes files that only their owner may read
             path.replace(folder / path.name)
+    for name in former.difference(hashes):  # or it would be read with what is new
+        (folder / name).unlink(missing_ok=True)
     description = Description(
         defence=classifier.defence.name, options=classifier.defence.options_as_dict(), labels=list(classifier.labels),
         max_length=classifier.encode.max_length, sha256=hashes, training=classifier.facts)
     card = folder / "README.md"
     if not card.exists() or card.read_text(encoding="utf-8", errors="replace").startswith(CARD_OPENING):
         card.write_text(model_card(classifier), encoding="utf-8")  # somebody else's page is left alone
-    (folder / DESCRIPTION).write_text(json.dumps(asdict(description), indent=2) + "\n", encoding="utf-8")
+    (folder / DESCRIPTION).write_bytes(sealed(asdict(description)).encode("utf-8"))
     return folder
 
 
-def load(source: str | Path) -> DefendedClassifier:
-    """Read a saved folder, or a hub repository that holds one."""
+def former_parts(folder: Path) -> set[str]:
+    """The files of a model that a folder holds already."""
+    try:
+        names = json.loads((folder / DESCRIPTION).read_bytes())["sha256"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return set()
+    return {name for name in names if Path(name).name == name} if isinstance(names, dict) else set()
+
+
+def load(source: str | Path, *, options: Mapping[str, object] | None = None) -> DefendedClassifier:
+    """Read a saved folder, or a hub repository that holds one; `options` take the place of saved ones."""
     if str(source) in RESOURCES and not Path(source).exists():
         raise ModelFileError(f"'{source}' is a resource ({RESOURCES[str(source)].kind}), not a trained classifier: "
                              "train one, e.g. 'dualmask train rotten-tomatoes --out model', and give its folder.")
@@ -81,8 +97,10 @@ def load(source: str | Path) -> DefendedClassifier:
     except OptionError:
         raise ModelFileError(f"{folder} was saved with the defence '{description.defence}', which this version ("
                              f"{__version__}) doesn't know; dualmask {description.dualmask} wrote it.") from None
+    if options:  # a mistake in these is the caller's
+        saved_options(kind.Options, {**description.options, **options})
     try:
-        defence = kind(saved_options(kind.Options, description.options))
+        defence = kind(saved_options(kind.Options, {**description.options, **(options or {})}))
         classifier = DefendedClassifier(
             read_model(folder), load_tokenizer(folder), defence, labels=description.labels,
             max_length=description.max_length, facts=description.training)
@@ -104,8 +122,9 @@ def read_description(folder: Path) -> Description:
         raise ModelFileError(f"{folder} holds no {DESCRIPTION}, so it is no saved dualmask classifier, or its saving "
                              f"was cut short (there: {there or 'nothing'}). To defend a plain model use "
                              "dualmask.defend().")
+    content = path.read_bytes()
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(content.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise ModelFileError(f"{path} is not valid JSON ({error}); save or copy the model again.") from error
     if isinstance(values, dict) and isinstance(values.get("format"), int) and values["format"] > FORMAT:
@@ -113,6 +132,11 @@ def read_description(folder: Path) -> Description:
                              "update dualmask.")
     if problem := _wrong(values):
         raise ModelFileError(f"{path}: {problem}; save or copy the model again.")
+    if (values["format"] > UNSEALED or SEAL in values) and not seal_holds(content, values.get(SEAL)):
+        raise ModelFileError(
+            f"{path} is not as it was saved: its checksum does not fit. If it was damaged, copy the folder again. "
+            "If it was edited, put back what it was; to change an option, load the model with another one and save it: "
+            "DefendedClassifier.load(FOLDER, options={'NAME': VALUE}).save(OTHER_FOLDER).")
     return Description(**values)
 
 
@@ -129,6 +153,8 @@ def _wrong(values: object) -> str:
     if wrong := [f"{name} is {values[name]!r:.40}" for name, kind in kinds.items()
                  if not isinstance(values[name], kind) or isinstance(values[name], bool)]:
         return "; ".join(wrong)
+    if values["format"] < UNSEALED:
+        return f"format is {values['format']}"
     for name, texts in (("labels", values["labels"]), ("sha256", values["sha256"].values())):
         if odd := [text for text in texts if not isinstance(text, str)]:
             return f"{name} has {odd[0]!r:.40} where a text was expected"
@@ -161,11 +187,6 @@ def read_weights(path: Path) -> dict[str, "Tensor"]:
     from safetensors.torch import load_file
 
     return load_file(path)
-
-
-def file_hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def downloaded(repository: str) -> Path:

@@ -20,11 +20,12 @@ from dualmask.checkpoints import Progress, State, check_folder, clear_folder, ne
 from dualmask.classifier import DefendedClassifier
 from dualmask.deadline import TimeUp, time_is_up
 from dualmask.defences import build_defence, preset_training
-from dualmask.defences.base import Network
+from dualmask.defences.base import Defence, Network
 from dualmask.errors import DataError, OptionError
 from dualmask.models.encoders import load_encoder
 from dualmask.optimisation import forget_peak, learning_rate, limit_gradients, make_optimiser, peak_memory
 from dualmask.options import TrainingOptions
+from dualmask.output_lock import output_lock
 from dualmask.seeds import generator, seed_layers
 from dualmask.selection import Judge, Verdict
 from dualmask.text.encoding import Batch, bucketed
@@ -51,14 +52,23 @@ def train(
         raise OptionError(f"the defence '{guard.name}' leaves the network's own head untrained: no epoch can be "
                           "judged by it; use validate=defended.")
     folder = Path(out) if out else None
-    if folder:
-        check_folder(folder, resume=resume, overwrite=overwrite)
+    with output_lock(folder if is_main_process() else None):
+        if folder:
+            check_folder(folder, resume=resume, overwrite=overwrite)
+        facts = {"data": data.name, "rows": fingerprint(data), "encoder": str(encoder), "defence": defence,
+                 "preset": preset, "options": guard.options_as_dict(), "training": asdict(settings)}
+        return trained_classifier(data, guard, settings, folder, facts=facts, resume=resume, progress=progress)
+
+
+def trained_classifier(
+    data: Dataset, guard: Defence, settings: TrainingOptions, folder: Path | None, *, facts: Mapping[str, object],
+    resume: bool, progress: bool,
+) -> DefendedClassifier:
+    """Train with a folder that nobody else writes to; `facts` begin what the saved model tells of its training."""
     fitted, held_out = validation_split(data, settings)
-    model, tokenizer = load_encoder(encoder, data.labels, seed=settings.seed)
+    model, tokenizer = load_encoder(str(facts["encoder"]), data.labels, seed=settings.seed)
     classifier = DefendedClassifier(model, tokenizer, guard, labels=data.labels, max_length=settings.max_length)
     classifier.fit_defence(fitted)  # what is held out must be new to it: thresholds are set by it
-    facts = {"data": data.name, "rows": fingerprint(data), "encoder": str(encoder), "defence": defence,
-             "preset": preset, "options": guard.options_as_dict(), "training": asdict(settings)}
     main = is_main_process()  # of several that train together, one writes
     if folder and main:
         clear_folder(folder, resume=resume)
@@ -117,7 +127,7 @@ class Run:
         if not self.state.best_ready:
             warnings.warn(f"the defence '{self.classifier.defence.name}' had not begun, or not with all it does, by "
                           f"epoch {self.state.best_epoch}, the last, whose weights are kept: raise epochs (now "
-                          f"{self.settings.epochs}), or let it begin earlier (see its card's options).", stacklevel=3)
+                          f"{self.settings.epochs}), or let it begin earlier (see its card's options).", stacklevel=4)
 
     def epoch(self) -> Iterator[None]:
         """Train on what is left of the epoch at hand."""

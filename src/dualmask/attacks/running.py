@@ -22,6 +22,7 @@ from dualmask.errors import DataError, OptionError
 from dualmask.models.sentences import cosine
 from dualmask.models.victim import Victim, as_victim, check_classes
 from dualmask.options import check_least
+from dualmask.output_lock import locks_output
 from dualmask.results import FORMAT, AttackResult, Outcome, R, RecordFile, ResultFile
 from dualmask.seeds import derived_seed
 from dualmask.text.columns import Text
@@ -153,6 +154,7 @@ def predicted(row: Row | None) -> int | None:
     return None if row is None else row.index(max(row))
 
 
+@locks_output("out")
 def attack(
     victim: object, examples: Data, attack: str | Attack = "textfooler", *, preset: str | None = None,
     options: Mapping[str, object] | None = None, tools: Tools | None = None, samples: int | None = None, seed: int = 0,
@@ -202,7 +204,7 @@ def collected(
     chance = len(found) * (1 - 1 / classes)
     if len(found) >= 10 and wrong > chance + 2 * sqrt(chance / classes):  # two deviations: no accident
         warnings.warn(f"the victim had {len(found) - wrong} of {len(found)} texts right before the attack, fewer than "
-                      "by chance: are the labels' numbers in its order?", stacklevel=3)
+                      "by chance: are the labels' numbers in its order?", stacklevel=4)
     return found
 
 

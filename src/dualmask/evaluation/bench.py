@@ -9,20 +9,21 @@ from pathlib import Path
 
 from dualmask.deadline import until
 from dualmask.errors import OptionError
-from dualmask.evaluation.crew import Crew
+from dualmask.evaluation.crew import Crew, await_orphans
 from dualmask.evaluation.filling import Outcome, Run, Watch, tensor_cores
 from dualmask.evaluation.grid import Grid
 from dualmask.evaluation.known import without_known
-from dualmask.evaluation.lock import locked
 from dualmask.evaluation.material import Material
 from dualmask.evaluation.plan import Plan, joined, make_plan
 from dualmask.evaluation.records import FAILURES, keep
 from dualmask.evaluation.standing import survey, untrained
+from dualmask.output_lock import locks_output
 from dualmask.resources import refuse_unmade
 
 GRID, CELLS = ".toml", ".cells"  # endings of a grid's copy and of the names of all cells that it asks for
 
 
+@locks_output("out")
 def run_grid(
     grid: Grid | Sequence[Grid], out: Path, *, watch: Watch | None = None, only: str = "",
     minutes: float | None = None, deadline: float | None = None, workers: int = 1, known: Path | None = None,
@@ -40,7 +41,8 @@ def run_grid(
     grids = [grid] if isinstance(grid, Grid) else list(grid)
     end = time.monotonic() + 60 * minutes if minutes is not None else None
     out.mkdir(parents=True, exist_ok=True)
-    with locked(out), tensor_cores(), until(deadline):
+    with tensor_cores(), until(deadline):
+        await_orphans(out)
         (out / FAILURES).unlink(missing_ok=True)
         for one in grids:
             keep(one.text, out / f"{one.name}{GRID}")

@@ -26,6 +26,7 @@ from dualmask.evaluation.records import provenance
 from dualmask.evaluation.statistics import clopper_pearson
 from dualmask.models.victim import ClassifierVictim, check_classes
 from dualmask.options import check_least
+from dualmask.output_lock import locks_output
 from dualmask.results import FORMAT, RecordFile
 from dualmask.seeds import derived_seed
 from dualmask.text.examples import Example, Text
@@ -64,6 +65,7 @@ class Prover(Protocol):
     def certificates(self, examples: Sequence[Numbered]) -> Iterator[Certificate]: ...
 
 
+@locks_output("out")
 def certify(
     classifier: DefendedClassifier, examples: Data, options: CertifyingOptions | None = None, *,
     out: str | Path | None = None, resume: bool = False, overwrite: bool = False, watch: Watch | None = None,

@@ -6,23 +6,28 @@ One small network rarely keeps a GPU busy. Cells are independent, so what they h
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from threading import Thread
 from typing import NamedTuple
 
 from dualmask.deadline import TimeUp, check_time, seconds_left, time_is_up, until
-from dualmask.errors import DualmaskError
-from dualmask.evaluation.filling import Outcome, Run, Watch, tensor_cores
+from dualmask.errors import BusyOutputError, DualmaskError
+from dualmask.evaluation.filling import Failure, Outcome, Run, Watch, tensor_cores
 from dualmask.evaluation.material import unfinished
 from dualmask.evaluation.plan import Job, Plan, Task
-from dualmask.evaluation.records import Cell
+from dualmask.evaluation.records import RECORDS, Cell
 from dualmask.evaluation.standing import MODELS, Standing
+from dualmask.output_lock import locked_outputs, output_lock, remove_stale_locks
 from dualmask.results import AttackResult
 
+WORKER = "worker"  # a process of a crew owns OUT/worker-PID as long as it lives: nothing is there but its lock
+ORPHANED = 3  # the exit code of one whose parent is gone
+PATIENCE = 60.0  # seconds that such a one may take to end
 Event = tuple[str, tuple[object, ...]]  # a method of Watch, and what it is told
 
 
@@ -90,6 +95,7 @@ class Crew(Run):
             for one in self.members:
                 one.process.terminate()
                 one.process.join()
+            remove_locks(self.out)
         check_time()
         self.is_late([task for task in self.plan.tasks if task.cell not in self.taken and self.is_open(task)])
 
@@ -144,7 +150,11 @@ class Crew(Run):
     def ended(self, task: Task, found: Filled) -> None:
         self.standings[task.cell] = found.standing
         self.outcome.done += found.outcome.done
+        for cell in found.outcome.done:
+            self.clear(cell)
         self.outcome.failures += found.outcome.failures
+        for failure in found.outcome.failures:
+            self.note(failure)
         lost = self.no_longer_trained(task.cell)  # what was still to be trained came to nothing
         for failure in found.outcome.failures if lost else ():
             self.give_up(lost, DualmaskError(failure.reason))
@@ -177,42 +187,91 @@ class Crew(Run):
 class Told(Watch):
     """What happens in a process, told to the one who gave the work."""
 
-    def __init__(self, send: Callable[[object], None]) -> None:
-        self.send = send
+    def __init__(self, pipe: Connection) -> None:
+        self.pipe = pipe
+
+    def send(self, *told: object) -> None:
+        try:
+            self.pipe.send(told)
+        except OSError:  # nobody listens: this is no failure of the cell, and no longer this process's affair
+            os._exit(ORPHANED)
 
     def training(self, job: Job) -> None:
-        self.send(("training", (job,)))
+        self.send("training", (job,))
 
     def trained(self, job: Job, seconds: float) -> None:
-        self.send(("trained", (job, seconds)))
+        self.send("trained", (job, seconds))
 
     def begin(self, task: Task, texts: int) -> None:
-        self.send(("begin", (task, texts)))
+        self.send("begin", (task, texts))
 
     def text(self, task: Task, result: AttackResult) -> None:
-        self.send(("text", (task, result)))
+        self.send("text", (task, result))
 
     def done(self, task: Task, found: Standing) -> None:
-        self.send(("done", (task, found)))
+        self.send("done", (task, found))
 
     def failed(self, task: Task, reason: str) -> None:
-        self.send(("failed", (task, reason)))
+        self.send("failed", (task, reason))
+
+
+class MemberRun(Run):
+    """What a process does of a run. The list of failures belongs to the one who gave the work."""
+
+    def note(self, failure: Failure) -> None: ...
+
+    def clear(self, cell: Cell) -> None: ...
 
 
 def serve(pipe: Connection, out: Path, *, threads: int) -> None:
     """What a process of the crew does until it is ended: it is sent the plan, then orders."""
     import torch
 
+    end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who gave the work stops it, and says so once
     os.environ.setdefault("RAYON_NUM_THREADS", str(threads))  # tokenizers'
     torch.set_num_threads(threads)
-    with suppress(EOFError, BrokenPipeError), tensor_cores():
-        run = Run(pipe.recv(), out, watch=Told(pipe.send))
+    with output_lock(out / f"{WORKER}-{os.getpid()}"), suppress(EOFError, ConnectionError), tensor_cores():
+        if not parent_lives():  # whoever has the folder by now may have looked for this lock before it was there
+            return
+        run = MemberRun(pipe.recv(), out, watch=Told(pipe))
         while True:
             pipe.send(filled(run, pipe.recv()))
 
 
-def filled(run: Run, order: Order) -> Filled:
+def parent_lives() -> bool:
+    parent = parent_process()
+    return parent is not None and parent.is_alive()
+
+
+def end_with_parent() -> None:
+    """However the one who gave the work ends, this process ends at once: nobody would hear what it does."""
+    def wait_for_end() -> None:
+        if (parent := parent_process()) is not None:
+            parent.join()
+        os._exit(ORPHANED)
+
+    Thread(target=wait_for_end, daemon=True).start()
+
+
+def await_orphans(out: Path, patience: float = PATIENCE) -> None:
+    """Wait for processes whose run was killed a moment ago; until then they may write to the cell they were given."""
+    for output in locked_outputs(out, f"{WORKER}-*"):
+        try:
+            with output_lock(output, patience=patience):
+                pass
+        except BusyOutputError as error:
+            raise BusyOutputError(f"a process of a run that was killed still works in {out} ({error}) End it, and try "
+                                  "again.") from None
+    remove_locks(out)
+
+
+def remove_locks(out: Path) -> None:
+    """Those that killed processes left."""
+    remove_stale_locks(out, out / RECORDS, out / MODELS)
+
+
+def filled(run: MemberRun, order: Order) -> Filled:
     task, = order.job.tasks
     run.standings, run.outcome = dict(order.standings), Outcome(run.out)
     with until(order.seconds), suppress(TimeUp):

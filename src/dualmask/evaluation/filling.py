@@ -16,11 +16,11 @@ from dualmask.attacks import build_attack
 from dualmask.attacks.base import Tools
 from dualmask.classifier import DefendedClassifier
 from dualmask.deadline import TimeUp
-from dualmask.errors import DataError, DualmaskError
+from dualmask.errors import BusyOutputError, DataError, DualmaskError, OptionError
 from dualmask.evaluation.material import Data, Material, trained
 from dualmask.evaluation.plan import Job, Plan, Task
 from dualmask.evaluation.protocol import Protocol, evaluate
-from dualmask.evaluation.records import FAILURES, Cell, CellRecords, read_cell
+from dualmask.evaluation.records import FAILURES, Cell, CellRecords, clear_failure, read_cell
 from dualmask.evaluation.standing import MODELS, Standing, beside_source, record_path, settings_of, standing
 from dualmask.results import AttackResult, as_line
 from dualmask.text.examples import Dataset
@@ -164,12 +164,14 @@ class Run:
                 raise DataError(found.problem or f"{path} has {found.texts} records where {found.wanted} texts were "
                                 "attacked; delete it, and the same command makes it anew.")
         except Exception as error:
-            with suppress(OSError):
-                path.with_name(f"{path.name}.part").unlink(missing_ok=True)
+            if not isinstance(error, BusyOutputError):  # then it is another's
+                with suppress(OSError):
+                    path.with_name(f"{path.name}.part").unlink(missing_ok=True)
             self.failed(task, error)
             return
         self.standings[task.cell] = found
         self.outcome.done.append(task.cell)
+        self.clear(task.cell)
         self.watch.done(task, found)
 
     def source(self, task: Task) -> CellRecords | None:
@@ -187,7 +189,17 @@ class Run:
         reason = str(error) if expected and str(error) else f"{type(error).__name__}: {error}"
         failure = Failure(task.cell, reason, "" if expected else "".join(traceback.format_exception(error)))
         self.outcome.failures.append(failure)
-        record = {"cell": task.cell.as_dict(), "reason": reason, **({"trace": failure.trace} if failure.trace else {})}
+        self.note(failure)
+        self.watch.failed(task, reason)
+
+    def note(self, failure: Failure) -> None:
+        """Add it to the list on disk."""
+        record = {"cell": failure.cell.as_dict(), "reason": failure.reason,
+                  **({"trace": failure.trace} if failure.trace else {})}
         with suppress(OSError), (self.out / FAILURES).open("a", encoding="utf-8") as stream:
             stream.write(as_line(record) + "\n")
-        self.watch.failed(task, reason)
+
+    def clear(self, cell: Cell) -> None:
+        """Take a cell that is filled off that list."""
+        with suppress(OSError, OptionError):
+            clear_failure(self.out / FAILURES, cell)

@@ -28,6 +28,7 @@ from dualmask.evaluation.records import (
     keep,
     read_cells,
 )
+from dualmask.output_lock import locks_output
 from dualmask.results import FIELDS, FORMAT, AttackResult, Spans, checked_header, whole_lines
 from dualmask.text.columns import Text
 from dualmask.text.differences import word_changes
@@ -50,6 +51,7 @@ class Packed(NamedTuple):
     problems: list[str]  # what could not be read
 
 
+@locks_output("out")
 def pack(
     runs: Sequence[Path], out: Path, *, words: bool = False, asked: Mapping[Cell, int] | None = None,
 ) -> Packed:
@@ -140,7 +142,7 @@ def edits_told(result: AttackResult) -> Column | None:
 
 def read_packed(path: Path) -> Loaded:
     """All cells of a packed file. A text is its hash; an attacked text the same with the places of its changes."""
-    lines = whole_lines(path)
+    lines = whole_lines(path, cut=False)
     try:
         told = json.loads(next(lines))
         count, missing, short = int(told["cells"]), told["missing"], told.get("short", {})
@@ -149,6 +151,8 @@ def read_packed(path: Path) -> Loaded:
         tables = [json.loads(line) for line in islice(lines, count)]
         if len(tables) < count:
             raise DataError(f"it ends after {len(tables)} of {count} cells.")
+        if next(lines, None) is not None:  # at the end, and only there, its checksum is looked at
+            raise DataError(f"it goes on after its {count} cells.")
         cells = [unpacked_cell(path, header, full(table, tables))
                  for header, table in zip(headers, tables, strict=True)]
         gaps = {name: str(missing[name]) for name in names if name in missing}

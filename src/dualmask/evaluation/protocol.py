@@ -20,6 +20,7 @@ from dualmask.evaluation.noise import Averaged, Still, verified
 from dualmask.evaluation.records import FITTED, TRANSFER, Cell, CellRecords, provenance
 from dualmask.models.victim import ClassifierVictim, Victim, check_classes
 from dualmask.options import check_least
+from dualmask.output_lock import locks_output
 from dualmask.results import FAULTS, AttackResult, Outcome, ResultFile, Spans
 from dualmask.text.examples import Example, Text
 
@@ -41,6 +42,7 @@ class Protocol:
         check_least(samples=(self.samples, 1), eot=(self.eot, 1), draws=(self.draws, 0))
 
 
+@locks_output("out")
 def evaluate(
     cell: Cell, classifier: DefendedClassifier, examples: Sequence[Example], attack: Attack, *,
     protocol: Protocol, out: Path | None, validation: Sequence[Example] = (), source: CellRecords | None = None,

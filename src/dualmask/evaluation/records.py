@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a table is made of: one file of records for each cell, and what it says about how it came about."""
 
+import errno
 import json
 import os
 import platform
@@ -19,6 +20,7 @@ from typing import Literal, NamedTuple, cast, get_args
 from dualmask import __version__
 from dualmask.errors import DataError, OptionError
 from dualmask.evaluation.certified_records import KIND as CERTIFICATES
+from dualmask.output_lock import locks_output
 from dualmask.results import FINISHED, AttackResult, read_header, read_results
 from dualmask.text.columns import Text
 
@@ -44,6 +46,9 @@ FAILURES = "failures.jsonl"  # cells that could not be filled
 CELLS = "*.cells"  # the names of all files of records that a grid asks for
 PACKED = "packed"  # what the header of a file says that holds many cells without their texts
 THEORY = "theory"  # what the header of a file says that holds geometric quantities
+UNREADABLE = (ValueError, KeyError, TypeError, RecursionError, DataError, OptionError)  # lines of that list
+# What processes of earlier versions noted there whose run had been killed: of no cell that is a failure
+ORPHANS = tuple(f"[Errno {number}] {os.strerror(number)}" for number in (errno.EPIPE, errno.ECONNRESET))
 NO_RECORDS = (FAILURES, "training.jsonl")  # what else there is of this ending: that, and logs of training
 
 
@@ -203,15 +208,28 @@ def cell_names(path: Path, given: Collection[str]) -> tuple[list[str], list[str]
     return known, [f"{path}: expected names of cells' files, found {odd[0]!r:.60} {told}"] if odd else []
 
 
+class CellFailure(NamedTuple):
+    """A line of the list of failures."""
+
+    name: str  # of the cell's file
+    reason: str
+
+
+def read_failure(line: str) -> CellFailure:
+    found = json.loads(line)
+    return CellFailure(Cell.from_dict(found["cell"]).file_name, str(found["reason"]))
+
+
 def told_failures(path: Path, missing: dict[str, str], read: Collection[str]) -> Iterator[str]:
     """Cells that a run could not fill: why is noted where they are missing, and the others are told, by reason."""
     reasons: dict[str, list[str]] = {}
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
         try:
-            found = json.loads(line)
-            name, reason = Cell.from_dict(found["cell"]).file_name, str(found["reason"])
-        except (ValueError, KeyError, TypeError, RecursionError, DataError, OptionError) as error:
+            name, reason = read_failure(line)
+        except UNREADABLE as error:
             yield f"{path}, line {number}, can't be read: {error}"
+            continue
+        if reason in ORPHANS:
             continue
         if name in missing:
             missing[name] = reason
@@ -222,6 +240,24 @@ def told_failures(path: Path, missing: dict[str, str], read: Collection[str]) ->
         here = sum(name in read for name in files)
         told = f" (of {here:,} of them what was there before stands in this report)" if here else ""
         yield f"failed: {names}{told}: {reason}"
+
+
+def clear_failure(path: Path, cell: Cell) -> None:
+    """Take the lines of a cell, which is filled by now, off the list of failures, and the list away if that was all."""
+    if not path.is_file():
+        return
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+    left = [line for line in lines if not is_about(line, cell)]
+    if not left:
+        path.unlink()
+    elif left != lines:
+        keep("".join(left), path)
+
+
+def is_about(line: str, cell: Cell) -> bool:
+    with suppress(*UNREADABLE):
+        return read_failure(line).name == cell.file_name
+    return False
 
 
 def record_files(folder: Path) -> Iterator[Path]:
@@ -242,13 +278,15 @@ def holds_others(path: Path) -> bool:
         return False
 
 
+@locks_output("path")
 def keep(content: str | bytes, path: Path) -> None:
-    """Write a file, whole or not at all: what was there stays until the new one is."""
-    part = path.with_name(f"{path.name}.part")
+    """Write a file, whole or not at all: what was there stays until the new one is. A link stays a link."""
+    real = Path(os.path.realpath(path))
+    part = real.with_name(f"{real.name}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        real.parent.mkdir(parents=True, exist_ok=True)
         part.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace"))
-        part.replace(path)
+        part.replace(real)
     except OSError as error:
         with suppress(OSError):
             part.unlink(missing_ok=True)

@@ -5,6 +5,7 @@ import lzma
 import zlib
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator
+from gzip import BadGzipFile
 from pathlib import Path
 from typing import IO, cast
 
@@ -12,7 +13,7 @@ from dualmask.errors import DataError
 
 MAX_TEXT = 4 * 2**20  # bytes in a line, characters in a text; beyond it a line end or a closing quote is missing
 PACKED_ENDINGS = (".gz", ".bz2", ".xz")
-DAMAGED = (EOFError, zlib.error, lzma.LZMAError)  # what unpacking raises beside OSError
+DAMAGED = (EOFError, zlib.error, lzma.LZMAError, BadGzipFile)  # what unpacking raises beside any OSError
 
 
 def read_lines(path: Path) -> Iterator[str]:
