@@ -5,6 +5,7 @@ Nothing that is downloaded is executed, and what comes out has a hash of its own
 an error.
 """
 
+import errno
 import hashlib
 import os
 import time
@@ -21,6 +22,7 @@ from dualmask.errors import ResourceError
 from dualmask.packages import PinnedFile, Watch, backdate, sha256_of, watch_from
 
 _CHUNK = 1 << 16
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no room: the disk, the user's share of it, or a file's limit
 _TRIES = 2  # a transfer that broke, or came out wrong, is done once more
 _PATIENCE = 60  # time limits that a whole file may take, however slowly its bytes arrive
 
@@ -91,6 +93,8 @@ def download_checked(wanted: RepositoryFile, path: Path, *, timeout: float, watc
         except HTTPError as error:
             reason = f"the server answered {error.code}"
         except (OSError, HTTPException, ValueError) as error:
+            if getattr(error, "errno", None) in FULL:
+                raise  # nothing is wrong with the network
             reason = str(getattr(error, "reason", "") or error) or type(error).__name__
         if not reason:
             return
