@@ -5,11 +5,13 @@ import json
 import pickle
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
 import pytest
 import torch
+from conftest import small_files
 from rich.console import Console
 from safetensors.torch import load_file
 from typer.testing import CliRunner
@@ -18,7 +20,7 @@ from dualmask import Dataset, DefendedClassifier, Example, attack, train
 from dualmask.attack_display import difference, share
 from dualmask.cli import app
 from dualmask.cli_attack import plain_classifier
-from dualmask.errors import DataError, EncoderError, ModelFileError, OptionError
+from dualmask.errors import DataError, EncoderError, ModelFileError, OptionError, ResourceError
 from dualmask.results import read_results, tally
 from dualmask.text.examples import load_dataset
 
@@ -105,6 +107,25 @@ def test_a_plain_folder_is_attacked_as_a_pipeline(tiny: Callable[[str], Path], d
     assert [one.clean for one in found] == bare
     with pytest.raises(EncoderError, match="without a classifier's head"):
         plain_classifier(tiny("bert"))
+
+
+@pytest.mark.parametrize("room", [1500, 2600])
+def test_a_full_disk_is_told_with_what_is_kept(room: int, tmp_path: Path) -> None:
+    examples = [Example(f"a good film {number}", 1) for number in range(12)]
+    attack(honest, examples, "deepwordbug", measure=None, labels=LABELS, out=tmp_path / "whole.jsonl")
+    path = tmp_path / "a.jsonl"
+    with small_files(room), pytest.raises(ResourceError) as found:
+        attack(honest, examples, "deepwordbug", measure=None, labels=LABELS, out=path)
+    kept = len(read_results(path)[1])
+    assert 0 < kept < 12 and [one.name for one in tmp_path.iterdir() if one.suffix == ".part"] == []
+    told = f"a.jsonl can't be written (File too large). {kept} of 12 records are kept in it. Make room there and go on"
+    assert told in str(found.value)
+    with small_files(room // 2), pytest.raises(OptionError, match=f"{kept} of 12 records are kept in it"):
+        attack(honest, examples, "deepwordbug", measure=None, labels=LABELS, out=path, resume=True)
+    assert len(read_results(path)[1]) == kept
+    attack(honest, examples, "deepwordbug", measure=None, labels=LABELS, out=path, resume=True)
+    assert [replace(one, seconds=0.0) for one in read_results(path)[1]] == [
+        replace(one, seconds=0.0) for one in read_results(tmp_path / "whole.jsonl")[1]]
 
 
 class Danger:

@@ -52,19 +52,19 @@ def write(
     final = out / f"checkpoint-{progress.step:09d}-{progress.epoch:04d}"
     work = out / "checkpoint.partial"
     shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
     steps = {f"{row}.{name}": tensor.cpu() for row, state in optimiser.state_dict()["state"].items()
              for name, tensor in state.items()}
+    described = {"progress": asdict(progress), "settings": settings}
     try:
+        work.mkdir(parents=True)
         for name, tensors in (("network", network_state(network)), ("optimiser", steps), ("best", best)):
             if tensors:
                 save_file(tensors, work / f"{name}.safetensors")
-    except SafetensorError as error:
+        (work / "progress.json").write_text(json.dumps(described), encoding="utf-8")
+    except (OSError, SafetensorError) as error:
         shutil.rmtree(work, ignore_errors=True)
         raise ResourceError(f"no checkpoint can be written in {out} ({error}); make room there, about four times the "
                             "model's size, and go on with resume.") from error
-    described = {"progress": asdict(progress), "settings": settings}
-    (work / "progress.json").write_text(json.dumps(described), encoding="utf-8")
     older = [folder for folder in found(out) if folder != final]
     shutil.rmtree(final, ignore_errors=True)
     work.rename(final)

@@ -289,7 +289,7 @@ def plain_classifier(folder: Path) -> tuple[object, tuple[str, ...]]:
         if not any(str(kind).endswith("ForSequenceClassification") for kind in config.architectures or ()):
             raise EncoderError(f"{folder} is an encoder without a classifier's head; train one with 'dualmask train'.")
         check_weights(folder)
-        tokenizer = load_tokenizer(folder)
+        tokenizer: Any = load_tokenizer(folder)
         with quiet_transformers():
             found = pipeline("text-classification", model=str(folder), tokenizer=tokenizer, trust_remote_code=False,
                              model_kwargs={"use_safetensors": True})

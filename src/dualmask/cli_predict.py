@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`dualmask predict`: texts or a file in, a table, CSV or JSON Lines out, on the screen or in a file."""
 
+import os
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -11,7 +13,17 @@ from rich.console import Console
 
 from dualmask.answers import Item, Layout, output_format
 from dualmask.errors import OptionError
-from dualmask.prediction import is_empty, predict_file, predict_items, read_items, survey, threshold_of
+from dualmask.prediction import (
+    beside,
+    check_out,
+    is_empty,
+    predict_file,
+    predict_items,
+    read_items,
+    survey,
+    threshold_of,
+    writing,
+)
 from dualmask.text.columns import FIND, Columns
 
 if TYPE_CHECKING:
@@ -60,7 +72,7 @@ def answer(request: Request) -> None:
         show_summary(Console(), summary)
         note_empty(summary.empty, summary.rows)
     elif request.out:
-        with open_new(request.out, overwrite=request.overwrite) as file:
+        with new_file(request.out, overwrite=request.overwrite) as file:
             write(classifier, request, file, output_format(request.out, request.format))
     elif request.format in (None, "table"):
         show(classifier, request)
@@ -79,11 +91,21 @@ def check(request: Request) -> None:
         output_format(request.out, request.format)
 
 
-def open_new(out: Path, *, overwrite: bool) -> BinaryIO:
-    try:
-        return out.open("wb" if overwrite else "xb")
-    except FileExistsError:
-        raise OptionError(f"{out} exists already: choose another file, or replace it (--overwrite).") from None
+@contextmanager
+def new_file(out: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
+    """Written beside its place, which it takes when it is whole: what was there stays until then."""
+    out = Path(os.path.realpath(out))  # a link stays a link
+    check_out(out)
+    if out.exists() and not overwrite:
+        raise OptionError(f"{out} exists already: choose another file, or replace it (--overwrite).")
+    partial = beside(out, "partial")
+    with writing(out):
+        try:
+            with partial.open("wb") as file:
+                yield file
+            os.replace(partial, out)
+        finally:
+            partial.unlink(missing_ok=True)
 
 
 def write(classifier: "DefendedClassifier", request: Request, stream: BinaryIO, format: str) -> None:

@@ -121,14 +121,19 @@ def chunk_size(classifier: "DefendedClassifier") -> int:
 def check_places(source: Path, out: Path, chunk: int | None) -> None:
     if chunk is not None and chunk < 1:
         raise OptionError(f"chunk is {chunk}; expected 1 row or more.")
+    check_out(out)
+    if out.exists() and source.exists() and out.samefile(source):
+        raise OptionError(f"{out} is the input itself; give another file to write to.")
+
+
+def check_out(out: Path) -> None:
     if out.is_dir():
         raise OptionError(f"{out} is a folder; give a file to write to, such as {out / 'answers.csv'}.")
     if out.exists() and not out.is_file():
         raise OptionError(f"{out} is no ordinary file; give a file to write to, such as answers.csv.")
     if not out.parent.is_dir():
-        raise OptionError(f"{out}: the folder {out.parent} does not exist; create it first.")
-    if out.exists() and source.exists() and out.samefile(source):
-        raise OptionError(f"{out} is the input itself; give another file to write to.")
+        state = "is no folder" if out.parent.exists() else "does not exist"
+        raise OptionError(f"{out}: the folder {out.parent} {state}; create it first.")
 
 
 def read_items(source: Path, columns: Columns) -> Iterator[Item]:
