@@ -16,6 +16,7 @@ from dualmask.errors import DualmaskError, ModelFileError, OptionError, Resource
 from dualmask.models.encoders import LOADING_ERRORS, load_tokenizer, quiet_transformers, read_network
 from dualmask.options import saved_options
 from dualmask.resources import RESOURCES
+from dualmask.text.markdown import one_line
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -211,7 +212,8 @@ def model_card(classifier: DefendedClassifier) -> str:
         f"tags: [dualmask, adversarial-robustness, {card.name}]", "---", "",
         f"# Text classifier defended by {card.name}", "", f"{card.summary}.", "",
         *(f"* {heading}: {text}" for heading, text in card.sections.items()), "",
-        f"Labels: {', '.join(classifier.labels)}. Inputs are cut at {classifier.encode.max_length} tokens.", "",
+        one_line(f"Labels: {', '.join(classifier.labels)}."),
+        f"Inputs are cut at {classifier.encode.max_length} tokens.", "",
         "## Use", "", "```python", "from dualmask import DefendedClassifier", "",
         'classifier = DefendedClassifier.load("this-folder")', 'classifier.predict(["some text"]).labels', "```", "",
         "`AutoModelForSequenceClassification.from_pretrained` opens the same folder, without the defence.", "",
