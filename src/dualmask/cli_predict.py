@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from rich.console import Console
 
-from dualmask.answers import Item, Layout, output_format
+from dualmask.answers import Item, Layout, is_formula, output_format
 from dualmask.errors import OptionError
 from dualmask.prediction import (
     beside,
@@ -46,6 +46,7 @@ class Request:
     resume: bool = False
     overwrite: bool = False
     progress: bool = True
+    safe_csv: bool = False
 
     def items(self) -> Iterator[Item]:
         if self.file:
@@ -68,9 +69,10 @@ def answer(request: Request) -> None:
         summary = predict_file(
             classifier, request.file, request.out, format=output_format(request.out, request.format),
             columns=request.columns, explain=request.explain, defended=request.defended, batch_size=request.batch_size,
-            resume=request.resume, overwrite=request.overwrite, progress=request.progress)
+            resume=request.resume, overwrite=request.overwrite, progress=request.progress, safe_csv=request.safe_csv)
         show_summary(Console(), summary)
         note_empty(summary.empty, summary.rows)
+        note_formulas(summary.formulas)
     elif request.out:
         with new_file(request.out, overwrite=request.overwrite) as file:
             write(classifier, request, file, output_format(request.out, request.format))
@@ -87,8 +89,10 @@ def check(request: Request) -> None:
         raise OptionError(f"{given} given; give texts in quotes, or one file with --file.")
     if request.resume and not (request.file and request.out):
         raise OptionError("--resume goes on with a file that is being written; it needs --file and --out.")
-    if request.out:
-        output_format(request.out, request.format)
+    kind = output_format(request.out, request.format) if request.out else request.format
+    if request.safe_csv and kind not in ("csv", "tsv"):
+        raise OptionError("--safe-csv is for CSV and TSV, which spreadsheets open; give --format csv, or --out with "
+                          "such an ending, or leave it out.")
 
 
 @contextmanager
@@ -111,15 +115,18 @@ def new_file(out: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
 def write(classifier: "DefendedClassifier", request: Request, stream: BinaryIO, format: str) -> None:
     """Rows of CSV, TSV or JSON Lines, each chunk as soon as it is answered."""
     layout = Layout.of(output_format(Path(), format), request.names(), classifier.labels, explain=request.explain,
-                       threshold=threshold_of(classifier, request.defended))
+                       threshold=threshold_of(classifier, request.defended), safe=request.safe_csv)
     stream.write(layout.header())
     empty = rows = 0
+    formulas = sum(map(is_formula, [*layout.names, *classifier.labels]))
     for items, answers in predict_items(classifier, request.items(), explain=request.explain,
                                         defended=request.defended, batch_size=request.batch_size):
         stream.write(layout.lines(items, answers))
         stream.flush()
         empty, rows = empty + sum(is_empty(item.text) for item in items), rows + len(items)
+        formulas += sum(is_formula(value) for item in items for value in item.values.values())
     note_empty(empty, rows)
+    note_formulas(0 if request.safe_csv or format == "jsonl" else formulas)
 
 
 def show(classifier: "DefendedClassifier", request: Request) -> None:
@@ -136,6 +143,14 @@ def show(classifier: "DefendedClassifier", request: Request) -> None:
     if request.explain:
         legend(console, classifier, defended=request.defended)
     note_empty(empty, rows)
+
+
+def note_formulas(count: int) -> None:
+    """What was written is what was given: a program needs it so, a spreadsheet may run it."""
+    if count:
+        Console(stderr=True).print(
+            f"note: {count:,} texts, names of columns or labels begin as formulas do, which spreadsheets run on "
+            "opening; --safe-csv puts ' before them.", style="yellow", highlight=False, soft_wrap=True)
 
 
 def note_empty(empty: int, rows: int) -> None:

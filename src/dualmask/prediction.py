@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
-from dualmask.answers import Format, Item, Layout, output_format
+from dualmask.answers import Format, Item, Layout, is_formula, output_format
 from dualmask.errors import DataError, ModelFileError, OptionError, ResourceError
 from dualmask.text.columns import FIND, Columns, Text
 from dualmask.text.tables import iter_rows, open_table
@@ -38,6 +38,7 @@ class Summary:
     passes: int = 0  # of the network, in this run
     views: int = 1  # passes that a text may take at most
     empty: int = 0  # rows without a text; they are answered, but what can be said of nothing?
+    formulas: int = 0  # texts, names of columns and labels in CSV or TSV that a spreadsheet may run
 
 
 @dataclass
@@ -55,18 +56,22 @@ def predict_file(
     classifier: "DefendedClassifier", source: str | Path, out: str | Path, *, format: Format | None = None,
     columns: Columns = FIND, explain: bool = False, defended: bool = True, batch_size: int | None = None,
     chunk: int | None = None, resume: bool = False, overwrite: bool = False, progress: bool = True,
+    safe_csv: bool = False,
 ) -> Summary:
     """Answer every row of a file: its own columns, then `predicted`, `confidence` and a probability for each label.
 
-    A detector adds `suspicion` and `flagged`, `explain` adds `masked`.
+    A detector adds `suspicion` and `flagged`, `explain` adds `masked`. safe_csv: a ' before each text that a
+    spreadsheet would run as a formula; for programs it is a part of the text.
     """
     source, out, started = Path(source), Path(os.path.realpath(out)), time.perf_counter()  # a link stays a link
     kind = output_format(out, format)
     check_places(source, out, chunk)
-    options = {"format": kind, "columns": list(columns), "explain": explain, "defended": defended}
+    options = {"format": kind, "columns": list(columns), "explain": explain, "defended": defended,
+               **({"safe_csv": True} if safe_csv else {})}
     job = begin(out, identity_of(classifier, source, options), resume=resume, overwrite=overwrite)
-    total, names, empty = survey(source, columns)  # the whole input is checked before hours of work begin
-    layout = Layout.of(kind, names, classifier.labels, explain=explain, threshold=threshold_of(classifier, defended))
+    total, names, empty, formulas = survey(source, columns)  # the whole input is checked before hours of work begin
+    layout = Layout.of(kind, names, classifier.labels, explain=explain, safe=safe_csv,
+                       threshold=threshold_of(classifier, defended))
     check_rows(out, job, total)
     resumed, passes = job.rows, 0
     with writing(out), partial_file(out, job) as file, progress_bar(progress) as bar:
@@ -84,7 +89,8 @@ def predict_file(
         os.replace(beside(out, "partial"), out)
         beside(out, "progress.json").unlink(missing_ok=True)
     return Summary(out, job.rows, resumed, job.counts, time.perf_counter() - started, passes,
-                   classifier.defence.views if defended else 1, empty)
+                   classifier.defence.views if defended else 1, empty,
+                   0 if safe_csv or kind == "jsonl" else formulas + sum(map(is_formula, classifier.labels)))
 
 
 def predict_items(
@@ -151,15 +157,17 @@ class Survey(NamedTuple):
     rows: int
     names: list[str]  # every column that any row has
     empty: int  # rows without a text
+    formulas: int  # values and names that a spreadsheet may run
 
 
 def survey(source: Path, columns: Columns) -> Survey:
-    rows, names, empty = 0, dict[str, None](), 0
+    rows, names, empty, formulas = 0, dict[str, None](), 0, 0
     for item in read_items(source, columns):
         rows += 1
         names.update(dict.fromkeys(item.values))
         empty += is_empty(item.text)
-    return Survey(rows, list(names), empty)
+        formulas += sum(map(is_formula, item.values.values()))
+    return Survey(rows, list(names), empty, formulas + sum(map(is_formula, names)))
 
 
 def is_empty(text: Text) -> bool:
@@ -206,7 +214,7 @@ def resumable(out: Path, identity: Mapping[str, object], *, overwrite: bool) -> 
     except (ValueError, RecursionError, OSError) as error:
         raise OptionError(f"{place} can't be read ({error}); start over (--overwrite).") from error
     differing = [f"{key} was {job.identity.get(key)!r} and is {identity.get(key)!r}"
-                 for key in identity if job.identity.get(key) != identity[key]]
+                 for key in {**job.identity, **identity} if job.identity.get(key) != identity.get(key)]
     if differing:
         raise OptionError(f"{place} is of another run ({'; '.join(differing)}); give the same input, model and "
                           "options, choose another file, or start over (--overwrite).")
