@@ -3,7 +3,8 @@
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -117,6 +118,18 @@ def reviews(count: int, seed: int = 0) -> list[Example]:
 @pytest.fixture(scope="session")
 def data() -> Dataset:
     return Dataset("toy", ("bad", "good"), reviews(96), reviews(24, seed=1), reviews(24, seed=2))
+
+
+@contextmanager
+def small_files(most: int) -> Iterator[None]:
+    """No file of this process grows beyond so many bytes: what a full disk does, without one."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.fixture

@@ -2,17 +2,25 @@
 """Attacking from Python and from the terminal: what examples may be, how labels are matched, what is shown."""
 
 import json
+import pickle
+import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
 import pytest
+import torch
+from conftest import small_files
 from rich.console import Console
+from safetensors.torch import load_file
+from typer.testing import CliRunner
 
 from dualmask import Dataset, DefendedClassifier, Example, attack, train
 from dualmask.attack_display import difference, share
+from dualmask.cli import app
 from dualmask.cli_attack import plain_classifier
-from dualmask.errors import DataError, EncoderError, ModelFileError, OptionError
+from dualmask.errors import DataError, EncoderError, ModelFileError, OptionError, ResourceError
 from dualmask.results import read_results, tally
 from dualmask.text.examples import load_dataset
 
@@ -99,6 +107,58 @@ def test_a_plain_folder_is_attacked_as_a_pipeline(tiny: Callable[[str], Path], d
     assert [one.clean for one in found] == bare
     with pytest.raises(EncoderError, match="without a classifier's head"):
         plain_classifier(tiny("bert"))
+
+
+@pytest.mark.parametrize("room", [1500, 2600])
+def test_a_full_disk_is_told_with_what_is_kept(room: int, tmp_path: Path) -> None:
+    examples = [Example(f"a good film {number}", 1) for number in range(12)]
+    attack(honest, examples, "deepwordbug", measure=None, labels=LABELS, out=tmp_path / "whole.jsonl")
+    path = tmp_path / "a.jsonl"
+    with small_files(room), pytest.raises(ResourceError) as found:
+        attack(honest, examples, "deepwordbug", measure=None, labels=LABELS, out=path)
+    kept = len(read_results(path)[1])
+    assert 0 < kept < 12 and [one.name for one in tmp_path.iterdir() if one.suffix == ".part"] == []
+    told = f"a.jsonl can't be written (File too large). {kept} of 12 records are kept in it. Make room there and go on"
+    assert told in str(found.value)
+    with small_files(room // 2), pytest.raises(OptionError, match=f"{kept} of 12 records are kept in it"):
+        attack(honest, examples, "deepwordbug", measure=None, labels=LABELS, out=path, resume=True)
+    assert len(read_results(path)[1]) == kept
+    attack(honest, examples, "deepwordbug", measure=None, labels=LABELS, out=path, resume=True)
+    assert [replace(one, seconds=0.0) for one in read_results(path)[1]] == [
+        replace(one, seconds=0.0) for one in read_results(tmp_path / "whole.jsonl")[1]]
+
+
+class Danger:
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (Path("opened"),)
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "tf_model.h5", ""])
+@pytest.mark.parametrize("content", ["weights", "danger", "nothing"])
+def test_weights_that_are_no_safetensors_are_named_and_never_opened(
+    name: str, content: str, tiny: Callable[[str], Path], table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "model"
+    shutil.copytree(tiny("bert"), folder)
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"architectures": ["BertForSequenceClassification"], "id2label": {"0": "bad", "1": "good"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    if name:
+        (folder / name).write_bytes({"danger": pickle.dumps(Danger()), "nothing": b""}.get(content, b""))
+        if content == "weights":
+            torch.save(weights, folder / name)
+    told = f"its weights are in {name}, a pickle" if name.endswith("bin") else "can't be loaded: expected its weights"
+    for words in (["attack", "model", str(table)], ["train", str(table), "--encoder", "model", "--out", "new"]):
+        found = CliRunner().invoke(app, [*words, "--quiet"], env={"COLUMNS": "200"})
+        assert isinstance(found.exception, EncoderError) and told in str(found.exception)
+        assert "model.safetensors" in str(found.exception) and "save_pretrained()" in str(found.exception)
+    for words in (["predict", "model", "hello"], ["certify", "model", str(table)], ["theory", "model", str(table)]):
+        found = CliRunner().invoke(app, words)
+        assert isinstance(found.exception, ModelFileError) and "holds no dualmask.json" in str(found.exception)
+    assert not Path("opened").exists()
 
 
 def test_a_resource_is_no_classifier() -> None:

@@ -15,6 +15,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from conftest import small_files
 from rich.console import Console, ConsoleDimensions
 from typer.testing import CliRunner
 
@@ -228,7 +229,7 @@ def test_several_wrong_options_are_told_at_once(run: Run, files: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_no_stack_trace(run: Run, files: Path, model: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     code, _, err = run("predict", model, "text", "--out", tmp_path / "file" / "out.csv")
-    assert code == 2 and err.startswith("error: ") and "Not a directory" in err
+    assert code == 2 and err.startswith("error: ") and "is no folder; create it first" in " ".join(err.split())
 
 
 def test_a_bug_of_ours_keeps_its_stack_trace(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,6 +302,10 @@ def test_texts_to_a_file(run: Run, model: Path, tmp_path: Path) -> None:
     assert code == 2 and "or replace it (--overwrite)" in err
     assert run("predict", model, "bad movie", "--out", out, "--overwrite")[0] == 0
     assert "bad movie" in out.read_text()
+    with small_files(20):
+        code, _, err = run("predict", model, "good movie", "--out", out, "--overwrite")
+    assert code == 2 and "out.csv can't be written" in err and "make room there" in err
+    assert "bad movie" in out.read_text() and list(tmp_path.iterdir()) == [out], "what was there stays"
 
 
 ATTACK = ["--attack", "deepwordbug", "--no-measure", "--text-column", "body", "--label-column", "stars", "--quiet"]

@@ -265,3 +265,12 @@ def test_saving_leaves_a_page_of_somebody_else_alone(tiny: Tiny, tmp_path: Path)
     for _ in range(2):
         classifier.save(tmp_path)
         assert "library_name: dualmask" in (tmp_path / "README.md").read_text()
+
+
+def test_labels_bring_nothing_into_the_model_card(tiny: Tiny, tmp_path: Path) -> None:
+    labels = ["<img src=x onerror=alert(1)>\n---\n# head", "[a](http://b)"]
+    model, tokenizer = load_encoder(tiny("bert"), labels)
+    defend(model, tokenizer, ["the movie"], max_length=40).save(tmp_path)
+    card = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "Labels: &lt;img src=x" in card and "<img" not in card and "](http" not in card and "\n# head" not in card
+    assert DefendedClassifier.load(tmp_path).labels == tuple(labels)

@@ -330,7 +330,9 @@ def test_resumed_after_kill_9_the_file_is_the_same_to_the_byte(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv", "killed.csv", "whole.csv"]
 
 
-def stopped(classifier: DefendedClassifier, source: Path, out: Path, rows: int) -> None:
+def stopped(
+    classifier: DefendedClassifier, source: Path, out: Path, rows: int, *, safe_csv: bool = False,
+) -> None:
     """A run that fails after `rows` rows, in chunks of 10."""
     real, seen = classifier.predict, 0
 
@@ -346,7 +348,66 @@ def stopped(classifier: DefendedClassifier, source: Path, out: Path, rows: int) 
             return real(texts, **options)  # type: ignore[arg-type]
 
     with pytest.raises(KeyboardInterrupt):
-        predict_file(Failing(), source, out, chunk=10, progress=False)  # type: ignore[arg-type]
+        predict_file(Failing(), source, out, chunk=10, progress=False, safe_csv=safe_csv)  # type: ignore[arg-type]
+
+
+FORMULAS = ["=cmd|'/c calc'!A0", "+1+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "  =1", "\uff1d1", '="a,b"']
+HARMLESS = ["a=b", "-5", "+4.2e-3", "'=1", "1-2", "", "*", "good"]
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv"])
+def test_formulas_are_told_and_on_request_made_text(
+    ending: str, classifier: DefendedClassifier, tmp_path: Path,
+) -> None:
+    rows = [{"id": str(n), "text": text, "=note": text} for n, text in enumerate([*FORMULAS, *HARMLESS])]
+    source, out = write_csv(tmp_path / "in.csv", rows), tmp_path / f"plain.{ending}"
+    summary = predict_file(classifier, source, out, chunk=10, progress=False)
+    assert summary.formulas == 2 * len(FORMULAS) + 1
+    separator = "\t" if ending == "tsv" else ","
+    plain = list(csv.reader(io.StringIO(out.read_bytes().decode(), newline=""), delimiter=separator))
+    assert [row[1] for row in plain[1:]] == [*FORMULAS, *HARMLESS], "programs get every text as it is"
+    safe = tmp_path / f"safe.{ending}"
+    assert predict_file(classifier, source, safe, chunk=10, progress=False, safe_csv=True).formulas == 0
+    found = list(csv.reader(io.StringIO(safe.read_bytes().decode(), newline=""), delimiter=separator))
+    assert found[0][:4] == ["id", "text", "'=note", "predicted"]
+    assert [row[1] for row in found[1:]] == [*(f"'{text}" for text in FORMULAS), *HARMLESS]
+    assert [row[3:] for row in found] == [row[3:] for row in plain]
+    stopped(classifier, source, tmp_path / f"stopped.{ending}", 10)
+    with pytest.raises(OptionError, match="safe_csv was None and is True"):
+        predict_file(classifier, source, tmp_path / f"stopped.{ending}", resume=True, progress=False, safe_csv=True)
+    stopped(classifier, source, tmp_path / f"cut.{ending}", 10, safe_csv=True)
+    with pytest.raises(OptionError, match="safe_csv was True and is None"):
+        predict_file(classifier, source, tmp_path / f"cut.{ending}", resume=True, progress=False)
+    predict_file(classifier, source, tmp_path / f"cut.{ending}", chunk=10, resume=True, progress=False, safe_csv=True)
+    assert (tmp_path / f"cut.{ending}").read_bytes() == safe.read_bytes()
+
+
+def test_labels_may_be_formulas_and_numbers_are_none() -> None:
+    layout = Layout.of("csv", ["text"], ["=evil", "good"], explain=False, safe=True)
+    answers = Predictions(labels=["=evil"], probabilities=torch.tensor([[0.75, 0.25]]))
+    assert layout.header() == b"text,predicted,confidence,p_=evil,p_good\n"
+    assert layout.lines([Item({"text": -5}, "x")], answers) == b"-5,'=evil,0.75,0.75,0.25\n"
+
+
+@pytest.mark.parametrize(("arguments", "told"), [
+    (["--format", "jsonl"], "for CSV and TSV"), (["--out", "a.jsonl"], "for CSV and TSV"), ([], "for CSV and TSV"),
+    (["--format", "csv"], ""), (["--format", "tsv"], ""), (["--out", "a.csv"], ""),
+])
+def test_safe_csv_on_the_command_line(
+    arguments: list[str], told: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = ["predict", str(model), "=1+1", "good", *arguments]
+    found = CliRunner().invoke(app, [*asked, "--safe-csv"])
+    if told:
+        assert isinstance(found.exception, OptionError) and told in str(found.exception)
+        assert "formulas" not in CliRunner().invoke(app, asked).stderr
+        return
+    written = Path("a.csv").read_text() if "--out" in arguments else found.stdout
+    assert "\n'=1+1" in written and "note" not in found.stderr
+    found = CliRunner().invoke(app, [*asked, *(["--overwrite"] if "--out" in arguments else [])])
+    written = Path("a.csv").read_text() if "--out" in arguments else found.stdout
+    assert "\n=1+1" in written and "note: 1 texts, names of columns or labels begin as formulas do" in found.stderr
 
 
 def test_an_unfinished_run_is_resumed_only_as_the_same_job(classifier: DefendedClassifier, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, Thread
 from pathlib import Path
 
 import pytest
+from conftest import small_files
 
 from dualmask import resources
 from dualmask.cli_bench import read_grids
@@ -127,6 +128,14 @@ def test_what_was_not_pinned_is_refused(
         fetch("films", progress=False)
     assert told in str(got.value) and "DUALMASK_REPOSITORIES" in str(got.value)
     assert not (tmp_path / "cache" / "films").exists()
+
+
+def test_a_full_disk_is_not_blamed_on_the_network(host: Path, use: Callable[..., None], tmp_path: Path) -> None:
+    use(films())
+    with small_files(len(ROWS) // 2), pytest.raises(ResourceError, match=r"can't be stored in .*: make room") as got:
+        fetch("films", progress=False)
+    assert "network" not in str(got.value) and not (tmp_path / "cache" / "films").exists()
+    assert (fetch("films", progress=False) / "train.csv").read_bytes() == ROWS
 
 
 def test_data_put_together_wrongly_are_refused(host: Path, use: Callable[..., None], tmp_path: Path) -> None:

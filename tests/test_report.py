@@ -280,6 +280,31 @@ def test_messages_stay_on_their_line_and_bring_no_marks() -> None:
     assert [line for line in text.splitlines() if line.startswith(("# y", "## room", "# b"))] == []
 
 
+def test_nothing_in_a_record_brings_html_links_or_lines() -> None:
+    """Whatever a header, a message of a server or a file's name may hold, in all three forms of a report."""
+    evil = ('<script>alert(1)</script><!-- <b>x</b> [x](javascript:1) ![y](http://z/p.png) a|b \\| [q]: http://w '
+            '[z\\](http://v) '
+            '\n# head\x0c\n\n[r]: http://v')
+    head = {"preset": evil, "attack": evil, "changed": {evil: evil}, "options": {evil: evil}, "labels": [evil, "b"],
+            "about": {evil: evil, "versions": {evil: evil}, "hardware": {"gpu": evil}, "resumed": [{evil: evil}],
+                      "training": {"preset": evil, "training": {"epochs": evil}, "hardware": {"gpu": evil}}},
+            "defence": {"name": evil, evil: evil}, "noise": evil, "passes": evil, "data": evil, "threshold": 0.5}
+    other = {**head, "preset": "x"}
+    cells = [cell("+-s+e", header=head, reason=evil, suspicion=0.4, suspicion_after=0.6),
+             cell("++s-", defence="ddm", header=head, mode="transfer"),
+             cell("++s-", defence="ddm", header=other, seed=1),
+             cell("++s-", defence="ddm", header=other, mode="defence-aware", attack="steering")]
+    names = [f"mr.bert.ddm.{attack}.adaptive.0.jsonl" for attack in ("pwws", "hotflip")]
+    found = build_report(Loaded(cells, [evil], {names[0]: evil}, {names[1]: 3}), title=evil)
+    text, tables, page = markdown(found), latex(found), html(found)
+    assert "&lt;script>" in text and "script" in tables and "&lt;script&gt;" in page
+    assert not re.search(r"<[A-Za-z/!?]|\][(\[:]|\x0c|\n# head|\n\[r\]", text)
+    assert "<script" not in page and not re.search(r"[\x00-\x09\x0b-\x1f]|\n# head", tables)
+    made = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
+    for block in made:
+        assert len({len(re.split(r"(?<!\\)(?:\\\\)*\|", row)) for row in block}) == 1, "every row has all columns"
+
+
 def test_labels_of_tables_are_unique_in_latex() -> None:
     text = latex(report(cell("+-", data="\u30c7"), cell("+-", data="\u8cc7")))
     labels = re.findall(r"\\label\{(.*?)\}", text)
@@ -867,6 +892,8 @@ def test_markdown_lines_up_and_says_what_stands_behind() -> None:
                      r"\| 10\.0", text)
     assert "< 0.001" in text and "on 100 x 2" in text
     assert rendered([["x"], ["a|b\nc"]]).splitlines()[2] == "| a\\|b c |"
+    assert rendered([["x"], ["a\\|b"]]).splitlines()[2] == "| a\\\\\\|b |"
+    assert rendered([["x"], ["**9** < 0.001 [8, 10] †"]]).splitlines()[2] == "| **9** < 0.001 [8, 10] † |"
     for block in re.findall(r"(?:^\|.*\n)+", text, re.M):
         assert len({len(line) for line in block.splitlines()}) == 1
 

@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import os
+import random
 import re
 import select
 import shutil
@@ -201,8 +202,8 @@ def test_cached_files_need_neither_index_nor_hashing(
     for wheel in index.iterdir():
         wheel.unlink()
     hashed: list[Path] = []
-    original = packages.sha256_of
-    monkeypatch.setattr(packages, "sha256_of", lambda path: hashed.append(path) or original(path))
+    original = package_cache.file_hash
+    monkeypatch.setattr(package_cache, "file_hash", lambda path: hashed.append(path) or original(path))
     assert resolve("tiny", kind="encoder") == folder and hashed == []
     assert verify("tiny").state == "cached" and len(hashed) == 2
     os.utime(folder / "config.json")  # touched: hashed once more, then trusted again
@@ -299,6 +300,44 @@ def test_a_missing_member_and_a_broken_zip_are_named(tmp_path: Path) -> None:
     broken.write_bytes(b"PK nothing")
     with pytest.raises(ResourceError, match=r"broken.whl is damaged"):
         packages._unpack(broken, source, tmp_path / "two")
+
+
+def damaged(archive: bytes, draw: random.Random) -> Iterator[bytes]:
+    """Bits turned over, the end cut off, a hole, and a byte changed in the directory and in the header of a member."""
+    turned = bytearray(archive)
+    for _ in range(draw.choice((1, 2, 8))):
+        turned[draw.randrange(len(turned))] ^= 1 << draw.randrange(8)
+    yield bytes(turned)
+    yield archive[:draw.randrange(len(archive))]
+    low, high = sorted(draw.randrange(len(archive)) for _ in "ab")
+    yield archive[:low] + archive[high:]
+    directory, member = archive.index(b"PK\x01\x02"), archive.rindex(b"PK\x03\x04")
+    for place in (draw.randrange(directory, len(archive)), member + draw.randrange(30)):
+        yield archive[:place] + bytes([draw.randrange(256)]) + archive[place + 1:]
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_damaged_wheel_is_an_error_of_ours_or_whole(method: int, tmp_path: Path) -> None:
+    """Whatever zipfile and its decoders raise: structure, versions, encryption, methods, streams, seeks."""
+    members, buffer, draw = {"tiny/model.safetensors": WEIGHTS[:900], "tiny/config.json": CONFIG}, io.BytesIO(), \
+        random.Random(method)
+    with zipfile.ZipFile(buffer, "w", method) as bundle:
+        for name, content in members.items():
+            bundle.writestr(zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0)), content, method)
+    files = tuple(pinned(name.removeprefix("tiny/"), content) for name, content in members.items())
+    source = PackageFile((Wheel("tiny", "1.0", 1, ""),), "tiny", files)
+    refused, path = 0, tmp_path / "tiny.whl"
+    for case in (case for _ in range(60) for case in damaged(buffer.getvalue(), draw)):
+        path.write_bytes(case)
+        try:
+            packages._unpack(path, source, tmp_path / "files")
+            assert all((tmp_path / "files" / file.name).read_bytes() == members[f"tiny/{file.name}"] for file in files)
+            packages._append_part(path, "tiny/config.json", tmp_path / "joined")
+        except ResourceError as error:
+            refused += 1
+            assert str(error).endswith(("fetch it again.", "it was not kept.", "refused."))
+        shutil.rmtree(tmp_path / "files", ignore_errors=True)
+    assert 100 < refused < 300
 
 
 def test_a_transfer_that_broke_is_done_again(tiny: Resource, index: Path, monkeypatch: pytest.MonkeyPatch) -> None:

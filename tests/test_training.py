@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 import torch
+from conftest import small_files
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,7 +27,7 @@ from dualmask import checkpoints, training
 from dualmask.classifier import DefendedClassifier
 from dualmask.deadline import TimeUp
 from dualmask.defences import preset_training
-from dualmask.errors import DataError, DualmaskError, ModelFileError, OptionError
+from dualmask.errors import DataError, DualmaskError, ModelFileError, OptionError, ResourceError
 from dualmask.options import TrainingOptions
 from dualmask.text.examples import Dataset, Example
 from dualmask.training import bucketed, learning_rate, train
@@ -320,6 +321,19 @@ def test_an_earlier_model_stays_until_the_new_one_is_saved(tiny: Tiny, data: Dat
     assert DefendedClassifier.load(tmp_path, device="cpu").facts["training"]["seed"] == 5  # type: ignore[index]
     train(data, encoder=tiny("bert"), training=FAST, out=tmp_path, resume=True, progress=False)
     assert DefendedClassifier.load(tmp_path, device="cpu").facts["training"]["seed"] == 0  # type: ignore[index]
+
+
+def test_a_full_disk_is_told_and_an_earlier_model_stays(tiny: Tiny, data: Dataset, tmp_path: Path) -> None:
+    short = {**FAST, "epochs": 1}
+    saved = train(data, encoder=tiny("bert"), training=short, out=tmp_path / "model", progress=False)
+    with small_files(10_000), pytest.raises(ResourceError, match=r"model can't be written .*; make room there"):
+        saved.save(tmp_path / "model")
+    assert equal(weights(DefendedClassifier.load(tmp_path / "model", device="cpu")), weights(saved))
+    for room, told in ((100, r"training\.jsonl can't be written .*; make room there"), (10_000, "no checkpoint can")):
+        with small_files(room), pytest.raises(ResourceError, match=told):
+            train(data, encoder=tiny("bert"), training=short, out=tmp_path / "new", progress=False)
+    assert equal(weights(train(data, encoder=tiny("bert"), training=short, out=tmp_path / "new", progress=False)),
+                 weights(saved))
 
 
 @pytest.mark.parametrize("wrong", [{"epochs": 0}, {"warmup": "inf"}, {"batch_size": 0}, {"learning_rate": -1},

@@ -6,7 +6,6 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +14,7 @@ import pytest
 import torch
 from attack_stand_ins import HashVictim, records, run, stand_ins, tiny_classifier
 from conftest import reviews
+from server_stand_ins import Reply, Server
 from typer.testing import CliRunner
 
 from dualmask.attacks import build_attack
@@ -233,47 +233,6 @@ def test_what_answers_like_a_pipeline_is_one(expected: list[dict[str, object]]) 
 
 
 # Servers
-
-Reply = tuple[int, bytes]
-
-
-class Server:
-    """Answers on this machine, in a thread, as `reply` says; counts requests."""
-
-    def __init__(self) -> None:
-        self.requests: list[dict[str, object]] = []
-        self.headers: dict[str, str] = {}  # of the last request
-        self.missing = 0  # bytes that are promised and never come
-        self.reply: Callable[[dict[str, object], int], Reply] = lambda body, number: (200, b"[]")
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                assert self.headers["Content-Type"] == "application/json"
-                outer.requests.append(body)
-                outer.headers = dict(self.headers)
-                status, content = outer.reply(body, len(outer.requests))
-                try:
-                    self.send_response(status)
-                    self.send_header("Content-Length", str(len(content) + outer.missing))
-                    self.end_headers()
-                    self.wfile.write(content)
-                except OSError:
-                    pass  # nobody waits any more
-
-            def log_message(self, *_: object) -> None:
-                """Nothing on the screen."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/classify"
-        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-
 
 @pytest.fixture
 def server() -> Iterator[Server]:

@@ -16,7 +16,7 @@ from importlib import metadata
 from math import log10
 from pathlib import Path
 
-from dualmask.packages import sha256_of
+from dualmask.checksums import file_hash
 from dualmask.text.lexicon import ASSET, WORD
 
 ASSETS = Path(__file__).resolve().parents[1] / "src" / "dualmask" / "assets"
@@ -57,7 +57,7 @@ def main() -> None:
     path = arguments.out / ASSET
     path.write_bytes(gzip.compress(text.encode(), compresslevel=9, mtime=0))
     manifest = {
-        "asset": path.name, "bytes": path.stat().st_size, "sha256": sha256_of(path),
+        "asset": path.name, "bytes": path.stat().st_size, "sha256": file_hash(path),
         "built by": f"python tools/build_common_words.py --least {arguments.least}",
         "words": len(zipfs), "words of zipf 3 and more": sum(zipf >= 3 for zipf in zipfs.values()),
         "licence": "CC BY-SA 4.0, as the data it is taken from",

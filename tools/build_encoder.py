@@ -27,8 +27,8 @@ from measure_masked_lm import MASKED, Special, framed, hide, read_reviews, speci
 from torch import Tensor
 from torch.nn import functional as F
 
+from dualmask.checksums import file_hash
 from dualmask.models.encoders import load_tokenizer, quiet_transformers
-from dualmask.packages import sha256_of
 from dualmask.resources import cache_folder, is_made, resolve
 from dualmask.seeds import generator
 from dualmask.text.examples import load_dataset
@@ -172,7 +172,7 @@ def save(model: Any, tokenizer: Any, facts: dict[str, object], out: Path) -> Non
     try:
         model.half().save_pretrained(work / "made")
         tokenizer.save_pretrained(work / "made")
-        told = {**facts, "sha256": sha256_of(work / "made" / "model.safetensors")}
+        told = {**facts, "sha256": file_hash(work / "made" / "model.safetensors")}
         (work / "made" / "how.json").write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
         if out.exists():
             out.rename(work / "replaced")

@@ -26,9 +26,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn import functional as F
 
+from dualmask.checksums import file_hash
 from dualmask.models.encoders import load_tokenizer, quiet_transformers
 from dualmask.models.language_models import ADAPTER, ENCODER, merge_adapter
-from dualmask.packages import sha256_of
 from dualmask.resources import RESOURCES, resolve
 from dualmask.seeds import generator
 
@@ -152,7 +152,7 @@ def facts(options: argparse.Namespace, text: Text, path: Path) -> dict[str, obje
     encoder, package = RESOURCES[ENCODER], IMDB.wheels[0]
     device = torch.cuda.get_device_name() if options.device == "cuda" else options.device
     return {
-        "asset": path.name, "bytes": path.stat().st_size, "sha256": sha256_of(path), "licence": "Apache-2.0",
+        "asset": path.name, "bytes": path.stat().st_size, "sha256": file_hash(path), "licence": "Apache-2.0",
         "command": " ".join(["python tools/build_masked_lm.py", *shown]),
         "what": f"adapter that turns '{ENCODER}' into a masked language model: 8-bit low-rank updates, 16-bit head",
         "encoder": {"name": ENCODER, "source": str(encoder.source), "licence": encoder.licence,

@@ -21,7 +21,8 @@ from counter_fitting import Constraints, Settings, cosines, counter_fit, derived
 from numpy.typing import NDArray
 
 from dualmask import package_cache, resources
-from dualmask.packages import PackageFile, PinnedFile, Wheel, sha256_of
+from dualmask.checksums import file_hash
+from dualmask.packages import PackageFile, PinnedFile, Wheel
 from dualmask.text.synonyms import (
     ASSET,
     LEAST,
@@ -225,9 +226,9 @@ def sources(lexical: Path) -> list[dict[str, str]]:
         {"package": f"wordfreq {metadata.version('wordfreq')}", "use": "which words are common",
          "licence": "Apache-2.0; data CC BY-SA 4.0"},
         *({"file": name, "origin": "nmrksic/counter-fitting@8cf3cf4d", "licence": "Apache-2.0",
-           "sha256": sha256_of(lexical / name)} for name in LISTS),
+           "sha256": file_hash(lexical / name)} for name in LISTS),
         {"file": REFERENCE, "use": "measuring only", "origin": "robinjia/certified-word-sub@42006fe9", "licence": "MIT",
-         "sha256": sha256_of(lexical / REFERENCE)},
+         "sha256": file_hash(lexical / REFERENCE)},
         {"file": "simlex999.txt of gensim 4.4.0", "use": "measuring only", "licence": "LGPL-2.1 (package)",
          "sha256": SIMLEX.files[0].sha256},
     ]

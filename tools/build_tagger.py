@@ -23,8 +23,9 @@ from imdb import IMDB, imdb_file
 from tagger_text import TEACHER, Sentence
 from tagger_training import Settings, Trainer, measure, packed, train
 
+from dualmask.checksums import file_hash
 from dualmask.errors import ResourceError
-from dualmask.packages import PackageFile, sha256_of
+from dualmask.packages import PackageFile
 from dualmask.resources import RESOURCES, fetch
 from dualmask.text.tagging import ASSET, TAGS, PerceptronTagger, Tagger, find_tagger
 
@@ -131,7 +132,7 @@ def sources(texts: dict[str, list[list[Sentence]]], held_out: dict[str, list[lis
 def described(path: Path, settings: Settings) -> dict[str, object]:
     """What the asset is and how it was made."""
     return {
-        "asset": path.name, "bytes": path.stat().st_size, "sha256": sha256_of(path),
+        "asset": path.name, "bytes": path.stat().st_size, "sha256": file_hash(path),
         "built by": "python tools/build_tagger.py",
         "method": "averaged perceptron (Collins, EMNLP 2002), greedy left to right, universal tags",
         "settings": asdict(settings),

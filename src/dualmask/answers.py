@@ -2,6 +2,7 @@
 """Answers as rows of CSV, TSV or JSON Lines: the input's own columns, then ours."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
@@ -18,6 +19,9 @@ Format = Literal["csv", "tsv", "jsonl"]
 ENDINGS: Mapping[str, Format] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 DIGITS = 6  # of probabilities; what lies beyond differs between machines
 SCORED = ("suspicion", "flagged")  # columns of detectors
+# What spreadsheets run, or what may bring them to it: also behind spaces, and in letters of East Asian width
+FORMULA = re.compile("[\t\r\n]|\\s*[=+\\-@\uff1d\uff0b\uff0d\uff20]")
+NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 
 class Item(NamedTuple):
@@ -47,12 +51,16 @@ class Layout:
     names: Sequence[str]  # the input's columns
     ours: Sequence[str]  # the columns that are added
     threshold: float | None = None  # of a detector: texts more suspicious than this are flagged
+    safe: bool = False  # for spreadsheets: no cell is a formula
 
     @classmethod
     def of(
         cls, format: Format, names: Sequence[str], labels: Sequence[str], *, explain: bool,
-        threshold: float | None = None,
+        threshold: float | None = None, safe: bool = False,
     ) -> "Layout":
+        if safe and format == "jsonl":
+            raise OptionError("--safe-csv (safe_csv) is for CSV and TSV, which spreadsheets open; leave it out for "
+                              "JSON Lines.")
         added = ["predicted", "confidence", *(f"p_{label}" for label in labels),
                  *(() if threshold is None else SCORED), *(["masked"] if explain else [])]
         ours: list[str] = []
@@ -60,7 +68,7 @@ class Layout:
             while name in names or name in ours:  # a file may be predicted twice
                 name = f"dualmask_{name}"
             ours.append(name)
-        return cls(format, names, ours, threshold)
+        return cls(format, names, ours, threshold, safe)
 
     def header(self) -> bytes:
         return b"" if self.format == "jsonl" else self.joined([*self.names, *self.ours])
@@ -79,7 +87,8 @@ class Layout:
 
     def joined(self, values: Sequence[object]) -> bytes:
         delimiter = "\t" if self.format == "tsv" else ","
-        return (delimiter.join(cell(value, delimiter) for value in values) + "\n").encode(errors="replace")
+        told = [f"'{value}" if self.safe and is_formula(value) else value for value in values]
+        return (delimiter.join(cell(value, delimiter) for value in told) + "\n").encode(errors="replace")
 
 
 def rounded(answers: "Predictions") -> list[list[float]]:
@@ -123,6 +132,11 @@ def without_nan(value: object) -> object:
     if isinstance(value, list | tuple):
         return [without_nan(one) for one in value]
     return None if isinstance(value, float) and not isfinite(value) else value
+
+
+def is_formula(value: object) -> bool:
+    """Whether a spreadsheet may take a text for a formula; a number, such as -5, is none."""
+    return isinstance(value, str) and bool(FORMULA.match(value)) and not NUMBER.fullmatch(value)
 
 
 def cell(value: object, delimiter: str) -> str:

@@ -54,20 +54,20 @@ def write(
     final = out / f"checkpoint-{progress.step:09d}-{progress.epoch:04d}"
     work = out / "checkpoint.partial"
     shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
     steps = {f"{row}.{name}": tensor.cpu() for row, state in optimiser.state_dict()["state"].items()
              for name, tensor in state.items()}
     try:
+        work.mkdir(parents=True)
         for name, tensors in (("network", network_state(network)), ("optimiser", steps), ("best", best)):
             if tensors:
                 save_file(tensors, work / f"{name}.safetensors")
-    except SafetensorError as error:
+        hashes = {path.name: file_hash(path) for path in sorted(work.iterdir())}
+        described = {"progress": asdict(progress), "settings": settings, "sha256": hashes}
+        (work / "progress.json").write_bytes(sealed(described).encode("utf-8"))
+    except (OSError, SafetensorError) as error:
         shutil.rmtree(work, ignore_errors=True)
         raise ResourceError(f"no checkpoint can be written in {out} ({error}); make room there, about four times the "
                             "model's size, and go on with resume.") from error
-    hashes = {path.name: file_hash(path) for path in sorted(work.iterdir())}
-    described = {"progress": asdict(progress), "settings": settings, "sha256": hashes}
-    (work / "progress.json").write_bytes(sealed(described).encode("utf-8"))
     older = [folder for folder in found(out) if folder != final]
     shutil.rmtree(final, ignore_errors=True)
     work.rename(final)

@@ -125,6 +125,9 @@ def predict(
     explain: Annotated[bool, typer.Option("--explain", help="Mark the words that the defence distrusted.")] = False,
     undefended: Annotated[bool, typer.Option("--undefended", help="Ask the network without its defence.")] = False,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Texts in a forward pass.")] = None,
+    safe_csv: Annotated[bool, typer.Option(
+        "--safe-csv", help="For spreadsheets: a ' before each text that begins as a formula does (= + - @, tab, line "
+        "break). Without it CSV and TSV hold texts as they are, for programs.")] = False,
     text_column: TextColumn = None, pair_column: PairColumn = None,
     resume: Resume = False, overwrite: Overwrite = False, quiet: Quiet = False,
 ) -> None:
@@ -135,7 +138,7 @@ def predict(
     answer(Request(
         model=model, texts=texts or [], file=file, out=out, format=format.value if format else None, explain=explain,
         defended=not undefended, batch_size=batch_size, columns=Columns(text=text_column, pair=pair_column),
-        resume=resume, overwrite=overwrite, progress=not quiet))
+        resume=resume, overwrite=overwrite, progress=not quiet, safe_csv=safe_csv))
 
 
 @app.command()

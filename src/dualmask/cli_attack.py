@@ -288,15 +288,18 @@ def plain_classifier(folder: Path) -> tuple[object, tuple[str, ...]]:
     """A text-classification pipeline of a folder that another program wrote."""
     from transformers import AutoConfig, pipeline
 
-    from dualmask.models.encoders import LOADING_ERRORS, check_config, quiet_transformers
+    from dualmask.models.encoders import LOADING_ERRORS, check_config, check_weights, load_tokenizer, quiet_transformers
 
     try:
         check_config(folder)
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         if not any(str(kind).endswith("ForSequenceClassification") for kind in config.architectures or ()):
             raise EncoderError(f"{folder} is an encoder without a classifier's head; train one with 'dualmask train'.")
+        check_weights(folder)
+        tokenizer: Any = load_tokenizer(folder)
         with quiet_transformers():
-            found = pipeline("text-classification", model=str(folder), trust_remote_code=False)
+            found = pipeline("text-classification", model=str(folder), tokenizer=tokenizer, trust_remote_code=False,
+                             model_kwargs={"use_safetensors": True})
     except LOADING_ERRORS as error:
         raise EncoderError(f"{folder} can't be loaded as a text classifier: {error}") from error
     return found, tuple(str(config.id2label[place]) for place in range(config.num_labels))

@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """`dualmask predict`: texts or a file in, a table, CSV or JSON Lines out, on the screen or in a file."""
 
+import os
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from rich.console import Console
 
-from dualmask.answers import Item, Layout, output_format
+from dualmask.answers import Item, Layout, is_formula, output_format
 from dualmask.errors import OptionError
 from dualmask.output_lock import output_lock
 from dualmask.prediction import (
+    beside,
+    check_out,
     check_parent,
     is_empty,
     predict_file,
@@ -20,6 +24,7 @@ from dualmask.prediction import (
     read_items,
     survey,
     threshold_of,
+    writing,
 )
 from dualmask.text.columns import FIND, Columns
 
@@ -43,6 +48,7 @@ class Request:
     resume: bool = False
     overwrite: bool = False
     progress: bool = True
+    safe_csv: bool = False
 
     def items(self) -> Iterator[Item]:
         if self.file:
@@ -70,11 +76,12 @@ def answer_all(request: Request) -> None:
         summary = predict_file(
             classifier, request.file, request.out, format=output_format(request.out, request.format),
             columns=request.columns, explain=request.explain, defended=request.defended, batch_size=request.batch_size,
-            resume=request.resume, overwrite=request.overwrite, progress=request.progress)
+            resume=request.resume, overwrite=request.overwrite, progress=request.progress, safe_csv=request.safe_csv)
         show_summary(Console(), summary)
         note_empty(summary.empty, summary.rows)
+        note_formulas(summary.formulas)
     elif request.out:
-        with open_new(request.out, overwrite=request.overwrite) as file:
+        with new_file(request.out, overwrite=request.overwrite) as file:
             write(classifier, request, file, output_format(request.out, request.format))
     elif request.format in (None, "table"):
         show(classifier, request)
@@ -89,30 +96,50 @@ def check(request: Request) -> None:
         raise OptionError(f"{given} given; give texts in quotes, or one file with --file.")
     if request.resume and not (request.file and request.out):
         raise OptionError("--resume goes on with a file that is being written; it needs --file and --out.")
+    kind = output_format(request.out, request.format) if request.out else request.format
     if request.out:
-        output_format(request.out, request.format)
         check_parent(request.out)
+    if request.safe_csv and kind not in ("csv", "tsv"):
+        raise OptionError("--safe-csv is for CSV and TSV, which spreadsheets open; give --format csv, or --out with "
+                          "such an ending, or leave it out.")
 
 
-def open_new(out: Path, *, overwrite: bool) -> BinaryIO:
-    try:
-        return out.open("wb" if overwrite else "xb")
-    except FileExistsError:
-        raise OptionError(f"{out} exists already: choose another file, or replace it (--overwrite).") from None
+@contextmanager
+def new_file(out: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
+    """Written beside its place, which it takes when it is whole: what was there stays until then."""
+    out = Path(os.path.realpath(out))  # a link stays a link
+    if out.exists() and not out.is_file() and not out.is_dir():  # a pipe or a device holds nothing that could be lost
+        with writing(out), out.open("wb") as file:
+            yield file
+        return
+    check_out(out)
+    if out.exists() and not overwrite:
+        raise OptionError(f"{out} exists already: choose another file, or replace it (--overwrite).")
+    partial = beside(out, "partial")
+    with writing(out):
+        try:
+            with partial.open("wb") as file:
+                yield file
+            os.replace(partial, out)
+        finally:
+            partial.unlink(missing_ok=True)
 
 
 def write(classifier: "DefendedClassifier", request: Request, stream: BinaryIO, format: str) -> None:
     """Rows of CSV, TSV or JSON Lines, each chunk as soon as it is answered."""
     layout = Layout.of(output_format(Path(), format), request.names(), classifier.labels, explain=request.explain,
-                       threshold=threshold_of(classifier, request.defended))
+                       threshold=threshold_of(classifier, request.defended), safe=request.safe_csv)
     stream.write(layout.header())
     empty = rows = 0
+    formulas = sum(map(is_formula, [*layout.names, *classifier.labels]))
     for items, answers in predict_items(classifier, request.items(), explain=request.explain,
                                         defended=request.defended, batch_size=request.batch_size):
         stream.write(layout.lines(items, answers))
         stream.flush()
         empty, rows = empty + sum(is_empty(item.text) for item in items), rows + len(items)
+        formulas += sum(is_formula(value) for item in items for value in item.values.values())
     note_empty(empty, rows)
+    note_formulas(0 if request.safe_csv or format == "jsonl" else formulas)
 
 
 def show(classifier: "DefendedClassifier", request: Request) -> None:
@@ -129,6 +156,14 @@ def show(classifier: "DefendedClassifier", request: Request) -> None:
     if request.explain:
         legend(console, classifier, defended=request.defended)
     note_empty(empty, rows)
+
+
+def note_formulas(count: int) -> None:
+    """What was written is what was given: a program needs it so, a spreadsheet may run it."""
+    if count:
+        Console(stderr=True).print(
+            f"note: {count:,} texts, names of columns or labels begin as formulas do, which spreadsheets run on "
+            "opening; --safe-csv puts ' before them.", style="yellow", highlight=False, soft_wrap=True)
 
 
 def note_empty(empty: int, rows: int) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dualmask import packages
+from dualmask.checksums import file_hash
 from dualmask.packages import PackageFile, PinnedFile, Watch
 from dualmask.repositories import RepositoryFiles, obtain_repository_files
 
@@ -75,7 +76,7 @@ def _file_fault(file: PinnedFile, folder: Path, mark: _Mark | None) -> str:
         info = path.stat()
         if info.st_size != file.size:
             return f"{file.name} has {info.st_size} bytes instead of {file.size}"
-        if mark == _Mark(info.st_size, info.st_mtime_ns, file.sha256) or packages.sha256_of(path) == file.sha256:
+        if mark == _Mark(info.st_size, info.st_mtime_ns, file.sha256) or file_hash(path) == file.sha256:
             return ""
     except OSError as error:
         return f"{file.name} can't be read ({error.strerror})"

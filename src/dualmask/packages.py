@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 import zipfile
-import zlib
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -91,12 +90,6 @@ def _joined(source: PackageFile, work: Path, *, timeout: float, watch: Watch) ->
 
 def watch_from(watch: Watch, before: int, arrived: int) -> None:
     watch(before + arrived)
-
-
-def sha256_of(path: Path) -> str:
-    """The file's hash in hexadecimal."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _download(wheel: Wheel, work: Path, *, timeout: float, watch: Watch) -> Path:
@@ -206,7 +199,7 @@ def _opened(archive: Path) -> zipfile.ZipFile:
     """The archive, refused when it is damaged or when any of its names would lead out of a target folder."""
     try:
         bundle = zipfile.ZipFile(archive)
-    except zipfile.BadZipFile as error:
+    except Exception as error:  # of damaged bytes zipfile and its decoders raise a dozen kinds, without a common base
         raise ResourceError(f"{archive.name} is damaged ({error}): fetch it again.") from None
     for name in bundle.namelist():
         path = PureWindowsPath(name)  # knows both kinds of slashes and drive letters
@@ -219,7 +212,7 @@ def _opened(archive: Path) -> zipfile.ZipFile:
 def _member(bundle: zipfile.ZipFile, name: str) -> IO[bytes]:
     try:
         return bundle.open(name)
-    except (KeyError, zipfile.BadZipFile):
+    except Exception:  # as above
         archive = Path(str(bundle.filename)).name
         raise ResourceError(f"{archive} has no readable file '{name}': fetch it again.") from None
 
@@ -228,7 +221,7 @@ def _blocks(stream: IO[bytes], archive: str) -> Iterable[bytes]:
     try:
         while block := stream.read(_CHUNK):
             yield block
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+    except Exception as error:  # as above; what is done with a block is not behind this try
         raise ResourceError(f"{archive} is damaged ({error}): fetch it again.") from None
 
 

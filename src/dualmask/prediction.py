@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
-from dualmask.answers import Format, Item, Layout, output_format
+from dualmask.answers import Format, Item, Layout, is_formula, output_format
 from dualmask.errors import DataError, ModelFileError, OptionError, ResourceError
 from dualmask.output_lock import output_lock
 from dualmask.text.columns import FIND, Columns, Text
@@ -39,6 +39,7 @@ class Summary:
     passes: int = 0  # of the network, in this run
     views: int = 1  # passes that a text may take at most
     empty: int = 0  # rows without a text; they are answered, but what can be said of nothing?
+    formulas: int = 0  # texts, names of columns and labels in CSV or TSV that a spreadsheet may run
 
 
 @dataclass
@@ -56,19 +57,22 @@ def predict_file(
     classifier: "DefendedClassifier", source: str | Path, out: str | Path, *, format: Format | None = None,
     columns: Columns = FIND, explain: bool = False, defended: bool = True, batch_size: int | None = None,
     chunk: int | None = None, resume: bool = False, overwrite: bool = False, progress: bool = True,
+    safe_csv: bool = False,
 ) -> Summary:
     """Answer every row of a file: its own columns, then `predicted`, `confidence` and a probability for each label.
 
-    A detector adds `suspicion` and `flagged`, `explain` adds `masked`.
+    A detector adds `suspicion` and `flagged`, `explain` adds `masked`. safe_csv: a ' before each text that a
+    spreadsheet would run as a formula; for programs it is a part of the text.
     """
     source, out, started = Path(source), Path(os.path.realpath(out)), time.perf_counter()  # a link stays a link
     kind = output_format(out, format)
     check_places(source, out, chunk)
-    options = {"format": kind, "columns": list(columns), "explain": explain, "defended": defended}
+    options = {"format": kind, "columns": list(columns), "explain": explain, "defended": defended,
+               **({"safe_csv": True} if safe_csv else {})}
     with output_lock(out):
         job = begin(out, identity_of(classifier, source, options), resume=resume, overwrite=overwrite)
-        total, names, empty = survey(source, columns)  # the whole input is checked before hours of work begin
-        layout = Layout.of(kind, names, classifier.labels, explain=explain,
+        total, names, empty, formulas = survey(source, columns)  # all of it is checked before hours of work begin
+        layout = Layout.of(kind, names, classifier.labels, explain=explain, safe=safe_csv,
                            threshold=threshold_of(classifier, defended))
         check_rows(out, job, total)
         resumed, left = job.rows, islice(read_items(source, columns), job.rows, None)
@@ -76,7 +80,8 @@ def predict_file(
                                  chunk=chunk or chunk_size(classifier))
         passes = write_answers(out, job, answered, layout=layout, total=total, progress=progress)
     return Summary(out, job.rows, resumed, job.counts, time.perf_counter() - started, passes,
-                   classifier.defence.views if defended else 1, empty)
+                   classifier.defence.views if defended else 1, empty,
+                   0 if safe_csv or kind == "jsonl" else formulas + sum(map(is_formula, classifier.labels)))
 
 
 def write_answers(
@@ -134,13 +139,17 @@ def chunk_size(classifier: "DefendedClassifier") -> int:
 def check_places(source: Path, out: Path, chunk: int | None) -> None:
     if chunk is not None and chunk < 1:
         raise OptionError(f"chunk is {chunk}; expected 1 row or more.")
+    check_out(out)
+    if out.exists() and source.exists() and out.samefile(source):
+        raise OptionError(f"{out} is the input itself; give another file to write to.")
+
+
+def check_out(out: Path) -> None:
     if out.is_dir():
         raise OptionError(f"{out} is a folder; give a file to write to, such as {out / 'answers.csv'}.")
     if out.exists() and not out.is_file():
         raise OptionError(f"{out} is no ordinary file; give a file to write to, such as answers.csv.")
     check_parent(out)
-    if out.exists() and source.exists() and out.samefile(source):
-        raise OptionError(f"{out} is the input itself; give another file to write to.")
 
 
 def check_parent(out: Path) -> None:
@@ -165,15 +174,17 @@ class Survey(NamedTuple):
     rows: int
     names: list[str]  # every column that any row has
     empty: int  # rows without a text
+    formulas: int  # values and names that a spreadsheet may run
 
 
 def survey(source: Path, columns: Columns) -> Survey:
-    rows, names, empty = 0, dict[str, None](), 0
+    rows, names, empty, formulas = 0, dict[str, None](), 0, 0
     for item in read_items(source, columns):
         rows += 1
         names.update(dict.fromkeys(item.values))
         empty += is_empty(item.text)
-    return Survey(rows, list(names), empty)
+        formulas += sum(map(is_formula, item.values.values()))
+    return Survey(rows, list(names), empty, formulas + sum(map(is_formula, names)))
 
 
 def is_empty(text: Text) -> bool:
@@ -220,7 +231,7 @@ def resumable(out: Path, identity: Mapping[str, object], *, overwrite: bool) -> 
     except (ValueError, RecursionError, OSError) as error:
         raise OptionError(f"{place} can't be read ({error}); start over (--overwrite).") from error
     differing = [f"{key} was {job.identity.get(key)!r} and is {identity.get(key)!r}"
-                 for key in identity if job.identity.get(key) != identity[key]]
+                 for key in {**job.identity, **identity} if job.identity.get(key) != identity.get(key)]
     if differing:
         raise OptionError(f"{place} is of another run ({'; '.join(differing)}); give the same input, model and "
                           "options, choose another file, or start over (--overwrite).")

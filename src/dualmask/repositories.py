@@ -5,6 +5,7 @@ Nothing that is downloaded is executed, and what comes out has a hash of its own
 an error.
 """
 
+import errno
 import hashlib
 import os
 import time
@@ -17,10 +18,12 @@ from urllib.error import HTTPError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
+from dualmask.checksums import file_hash
 from dualmask.errors import ResourceError
-from dualmask.packages import PinnedFile, Watch, backdate, sha256_of, watch_from
+from dualmask.packages import PinnedFile, Watch, backdate, watch_from
 
 _CHUNK = 1 << 16
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no room: the disk, the user's share of it, or a file's limit
 _TRIES = 2  # a transfer that broke, or came out wrong, is done once more
 _PATIENCE = 60  # time limits that a whole file may take, however slowly its bytes arrive
 
@@ -74,7 +77,7 @@ def obtain_repository_files(source: RepositoryFiles, work: Path, *, timeout: flo
     source.put_together(inputs, target)
     for file in source.files:
         path = target / file.name
-        if path.stat().st_size != file.size or sha256_of(path) != file.sha256:
+        if path.stat().st_size != file.size or file_hash(path) != file.sha256:
             raise ResourceError(f"'{file.name}', put together from {source}, is not what was measured (sha256 "
                                 f"{file.sha256} expected): it was not kept. Please report this.")
         backdate(path)
@@ -91,6 +94,8 @@ def download_checked(wanted: RepositoryFile, path: Path, *, timeout: float, watc
         except HTTPError as error:
             reason = f"the server answered {error.code}"
         except (OSError, HTTPException, ValueError) as error:
+            if getattr(error, "errno", None) in FULL:
+                raise  # nothing is wrong with the network
             reason = str(getattr(error, "reason", "") or error) or type(error).__name__
         if not reason:
             return

@@ -17,9 +17,10 @@ from typing import Literal, get_args
 import platformdirs
 
 from dualmask import hub, package_cache
+from dualmask.checksums import file_hash
 from dualmask.errors import OptionError, ResourceError, did_you_mean
 from dualmask.hub import HubRepository
-from dualmask.packages import PackageFile, PinnedFile, Wheel, sha256_of
+from dualmask.packages import PackageFile, PinnedFile, Wheel
 from dualmask.published_data import AG_NEWS, MR
 from dualmask.repositories import RepositoryFiles
 
@@ -314,7 +315,7 @@ def _made_state(resource: Resource, folder: Path, *, rehash: bool) -> Status:
     """Weights that were made anew are as good as those that were measured, but not the same."""
     if not is_made(folder):
         return Status(resource.name, "not made")
-    same = rehash and sha256_of(folder / _WEIGHTS) == resource.sha256
+    same = rehash and file_hash(folder / _WEIGHTS) == resource.sha256
     detail = ("the weights that were measured" if same else "other weights than those that were measured")
     return Status(resource.name, "cached", detail if rehash else "", folder)
 

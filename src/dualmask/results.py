@@ -5,12 +5,12 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Generic, Literal, Protocol, Self, TypeVar, get_args
 
-from dualmask.errors import DataError, OptionError
+from dualmask.errors import DataError, OptionError, ResourceError
 from dualmask.record_rules import FITS, HEADER_FITS, check, growing
 from dualmask.text.columns import SURROGATES, Text
 from dualmask.text.lines import DAMAGED, unpacked
@@ -259,7 +259,8 @@ class RecordFile(Generic[R]):
             self._write(self.done)
             self._stream = path.open("a", encoding="utf-8", newline="\n")
         except OSError as error:
-            raise OptionError(f"{path} can't be written ({error.strerror or error}); choose another place.") from error
+            raise OptionError(f"{path} can't be written ({error.strerror or error}); make room there, or choose "
+                              f"another place.{self._kept()}") from error
 
     def _go_on(self) -> None:
         """Take what is done; a fault, or a text that is there twice, is done again."""
@@ -284,20 +285,40 @@ class RecordFile(Generic[R]):
     def _write(self, results: Sequence[R]) -> None:
         lines = [as_line(self.header), *(one.as_json() for one in results)]
         part = self.path.with_name(self.path.name + ".part")
-        part.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
-        part.replace(self.path)
+        try:
+            part.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+            part.replace(self.path)
+        except OSError:
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+            raise
 
     def add(self, result: R) -> None:
+        with self._writing():
+            self._stream.write(result.as_json() + "\n")
+            self._stream.flush()
         self.done.append(result)
-        self._stream.write(result.as_json() + "\n")
-        self._stream.flush()
 
     def close(self) -> None:
         """Put the results into the order of the data."""
-        self._stream.close()
-        if len(self.done) == self.header.get("texts"):
-            self.header.pop(FINISHED, None)
-        self._write(sorted(self.done, key=lambda one: one.index))
+        with self._writing():
+            self._stream.close()
+            if len(self.done) == self.header.get("texts"):
+                self.header.pop(FINISHED, None)
+            self._write(sorted(self.done, key=lambda one: one.index))
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """A full disk and its like, told with what is safe and how to go on."""
+        try:
+            yield
+        except OSError as error:
+            raise ResourceError(f"{self.path} can't be written ({error.strerror or error}).{self._kept()} Make room "
+                                "there and go on with the same command and --resume; 'dualmask bench' goes on "
+                                "without it.") from error
+
+    def _kept(self) -> str:
+        return f" {len(self.done):,} of {self.header.get('texts', 'its')} records are kept in it." if self.done else ""
 
 
 class ResultFile(RecordFile[AttackResult]):

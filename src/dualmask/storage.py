@@ -17,6 +17,7 @@ from dualmask.models.encoders import LOADING_ERRORS, load_tokenizer, quiet_trans
 from dualmask.options import saved_options
 from dualmask.output_lock import locks_output
 from dualmask.resources import RESOURCES
+from dualmask.text.markdown import one_line
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,12 +47,22 @@ class Description:
 
 @locks_output("folder")
 def save(classifier: DefendedClassifier, folder: Path) -> Path:
-    """Write the folder; its description, which names the hash of every other part, comes last."""
+    """Write the folder, or say why it can't be."""
+    from safetensors import SafetensorError
+
+    try:
+        return write_folder(classifier, folder)
+    except (OSError, SafetensorError) as error:
+        raise ResourceError(f"{folder} can't be written ({error}); make room there, twice the model's size, or save "
+                            "elsewhere. A training run keeps its last checkpoint: go on with --resume.") from error
+
+
+def write_folder(classifier: DefendedClassifier, folder: Path) -> Path:
+    """Its description, which names the hash of every other part, comes last; an earlier model stays until then."""
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
     former = former_parts(folder)
-    (folder / DESCRIPTION).unlink(missing_ok=True)
     state = {name: tensor.contiguous().cpu() for name, tensor in classifier.defence.state_dict().items()}
     with TemporaryDirectory(dir=folder, prefix=".saving-") as work, quiet_transformers():
         classifier.model.save_pretrained(work)
@@ -59,6 +70,7 @@ def save(classifier: DefendedClassifier, folder: Path) -> Path:
         save_file(state, Path(work, DEFENCE_WEIGHTS))
         parts = sorted(path for path in Path(work).iterdir() if path.is_file())
         hashes = {path.name: file_hash(path) for path in parts}
+        (folder / DESCRIPTION).unlink(missing_ok=True)
         for path in parts:
             path.chmod(0o644)  # safetensors writes files that only their owner may read
             path.replace(folder / path.name)
@@ -221,7 +233,8 @@ def model_card(classifier: DefendedClassifier) -> str:
         f"tags: [dualmask, adversarial-robustness, {card.name}]", "---", "",
         f"# Text classifier defended by {card.name}", "", f"{card.summary}.", "",
         *(f"* {heading}: {text}" for heading, text in card.sections.items()), "",
-        f"Labels: {', '.join(classifier.labels)}. Inputs are cut at {classifier.encode.max_length} tokens.", "",
+        one_line(f"Labels: {', '.join(classifier.labels)}."),
+        f"Inputs are cut at {classifier.encode.max_length} tokens.", "",
         "## Use", "", "```python", "from dualmask import DefendedClassifier", "",
         'classifier = DefendedClassifier.load("this-folder")', 'classifier.predict(["some text"]).labels', "```", "",
         "`AutoModelForSequenceClassification.from_pretrained` opens the same folder, without the defence.", "",

@@ -4,11 +4,12 @@
 import json
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
-from dualmask.errors import DualmaskError
+from dualmask.errors import DualmaskError, ResourceError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -62,7 +63,8 @@ class Reporter:
         if self.screen:
             self.screen.bar.stop()
         if self.file:
-            self.file.close()
+            with suppress(OSError):  # whatever could not be written was told when it was to be
+                self.file.close()
 
     def begin(self, epoch: int, batches: int, done: int) -> None:
         if self.screen:
@@ -113,5 +115,9 @@ class Reporter:
 
     def write(self, record: Mapping[str, object]) -> None:
         if self.file:
-            self.file.write(json.dumps(record) + "\n")
-            self.file.flush()
+            try:
+                self.file.write(json.dumps(record) + "\n")
+                self.file.flush()
+            except OSError as error:
+                raise ResourceError(f"{self.file.name} can't be written ({error.strerror or error}); make room there, "
+                                    "and go on with --resume: a checkpoint that was written is kept.") from error

@@ -91,6 +91,7 @@ def load_encoder(
 def read_network(kind: Any, folder: Path, **settings: object) -> Any:
     """A folder's network, out of safetensors and by the library's own code: a model that is given must not run any."""
     check_config(folder)
+    check_weights(folder)
     with quiet_transformers():  # a new head is what we ask for; the loader would warn about it
         return kind.from_pretrained(folder, dtype=torch.float32, use_safetensors=True, local_files_only=True,
                                     trust_remote_code=False, **settings)
@@ -106,6 +107,20 @@ def check_config(folder: Path) -> None:
     if kernels := [name for name in named if "/" in str(name)]:
         raise ValueError(f"config.json asks for attention by the code of '{kernels[0]}', which is not run here; "
                          "remove that entry")
+
+
+def check_weights(folder: Path) -> None:
+    """Refuse a folder without safetensors: the loader would open a pickle, or fail in a stack trace."""
+    if any(folder.glob("model*.safetensors")):
+        return
+    pickles = sorted(path.name for ending in ("bin", "pt", "pth", "ckpt") for path in folder.glob(f"*.{ending}"))
+    if pickles:
+        raise EncoderError(f"{folder} can't be loaded: its weights are in {pickles[0]}, a pickle, which can run code "
+                           "when it is opened. Expected model.safetensors; if you trust the pickle, load it with "
+                           "transformers and write it anew with save_pretrained().")
+    there = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) if folder.is_dir() else ""
+    raise EncoderError(f"{folder} can't be loaded: expected its weights in model.safetensors (there: "
+                       f"{there or 'nothing'}). Copy the whole model, or write it anew with save_pretrained().")
 
 
 def load_tokenizer(folder: Path) -> "PreTrainedTokenizerBase":

@@ -1,36 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an attack may ask: any classifier as a function from texts to probabilities."""
 
-import http.client
 import json
-import re
 import time
-import urllib.error
-import urllib.request
 from abc import ABC, abstractmethod
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from types import CodeType
 from typing import Any, Protocol, cast, runtime_checkable
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import unquote
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
 from dualmask.errors import DataError, DualmaskError, OptionError
+from dualmask.models.http_exchange import NoAnswerError, exchange, server_opener, shown_address, split_address
+from dualmask.options import check_least
 from dualmask.text.encoding import Encode
 from dualmask.text.examples import Text
 
 Rows = NDArray[np.float64]  # (texts, classes)
 ZERO = 1e-30  # what a probability of 0 counts as where its logarithm is needed
 SUM_TOLERANCE = 1e-2  # victims in bfloat16 miss 1 by so much
-ADDRESS = re.compile(r"https?://[^\x00-\x20\x7f\s/?#]+(?:[/?#][!-~]*)?")  # behind the host no space, and ASCII alone
-RETRIED = (408, 425, 429, 500, 502, 503, 504)  # answers of a server that may answer later
+INFO_SECONDS = 5.0  # at most, for what a server says about itself
+# Bytes of an answer: of any, of a text's row, and of a class that has a name
+ANSWER_BYTES, ROW_BYTES, CLASS_BYTES = 2**20, 2**16, 256
 STRANGE = "\ua000\u1401\u13a0"  # letters of scripts that few vocabularies know
 
 
@@ -175,30 +173,76 @@ class PipelineVictim(Victim):
 class HttpVictim(Victim):
     """A server that takes {"inputs": [...]} and gives rows of probabilities or, like pipelines, of labels and scores.
 
+    It is first asked for /info beside its address: text-embeddings-inference tells there what it is, reads two texts in
+    a row as one pair, and so gets lists of texts, no more at a time than it takes. Whoever has no such page gets all
+    texts in one list.
+
     Answers that may change (busy, unavailable, time-out) are asked for again, after longer and longer pauses. A user
-    and a password before "@" in the address, and what stands behind "?", are in no message and no record.
+    and a password before "@" in the address, and what stands behind "?", are in no message and no record. No redirect
+    to another host is followed. timeout: seconds for a whole answer; answer_limit: its bytes at most, by the number of
+    texts unless given.
     """
 
     def __init__(
         self, url: str, labels: Sequence[str] = (), *, retries: int = 4, timeout: float = 30.0,
-        headers: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None, answer_limit: int | None = None,
     ) -> None:
         if retries < 0 or timeout <= 0:
             raise OptionError(f"retries={retries}, timeout={timeout}; expected 0 or more, and more than 0 seconds.")
-        self.labels, self.retries, self.timeout = tuple(labels), retries, timeout
+        check_least(answer_limit=(answer_limit, 1))
+        self.labels, self.retries, self.timeout, self.answer_limit = tuple(labels), retries, timeout, answer_limit
         login = split_address(url).netloc.rpartition("@")[0]
         self.url = url.replace(f"{login}@", "", 1) if login else url
         known = {"Authorization": f"Basic {b64encode(unquote(login).encode()).decode()}"} if login else {}
         self.headers = {"Content-Type": "application/json", **known, **(headers or {})}
+        self._opener = server_opener()
         self._failures = 0  # in a row; a server that is down is not waited for each time
+        self._nested: int | None = None  # texts at a time for text-embeddings-inference; 0: another server
 
     def describe(self) -> str:
-        return self.url.partition("?")[0].partition("#")[0]
+        return shown_address(self.url)
 
     def probabilities(self, texts: Sequence[Text]) -> ArrayLike:
-        body = {"inputs": [text if isinstance(text, str) else list(text) for text in texts],
-                "parameters": {"top_k": None}}
-        answer = self._post(json.dumps(body).encode())
+        if self._nested is None:
+            self._nested = self._nested_batch()
+        if not self._nested:
+            return self._rows([text if isinstance(text, str) else list(text) for text in texts],
+                              {"parameters": {"top_k": None}})
+        rows: list[object] = []
+        for first in range(0, len(texts), self._nested):
+            part = [[text] if isinstance(text, str) else list(text) for text in texts[first:first + self._nested]]
+            found = self._rows(part, {"truncate": True})  # as pipelines are asked to
+            if not isinstance(found, list) or len(found) != len(part):
+                raise VictimError(f"{self.describe()} gave {len(found) if isinstance(found, list) else 'no'} rows for "
+                                  f"{len(part)} texts; expected one for each.")
+            rows += found
+        return cast(ArrayLike, rows)
+
+    def _nested_batch(self) -> int:
+        """How many texts text-embeddings-inference takes at a time; 0 where another server is at the address."""
+        parts = split_address(self.url)
+        place = parts._replace(path=parts.path.rstrip("/").rpartition("/")[0] + "/info", fragment="").geturl()
+        try:
+            found = self._ask(place, None, again=("busy", "unreachable"), timeout=min(self.timeout, INFO_SECONDS))
+        except VictimUnreachableError:
+            raise
+        except VictimError:
+            self._failures = 0  # no such page: that says nothing about the server
+            return 0
+        kind, most = (found.get(name) for name in ("model_type", "max_client_batch_size")) if isinstance(
+            found, Mapping) else (None, None)
+        if not isinstance(kind, Mapping) or type(most) is not int or most < 1:
+            return 0
+        if "classifier" not in kind:
+            raise VictimError(f"{self.describe()} serves a model for {', '.join(map(str, kind))!r:.60}, expected a "
+                              "classifier; start the server with one.")
+        return most
+
+    def _rows(self, inputs: Sequence[object], settings: Mapping[str, object]) -> ArrayLike:
+        body = json.dumps({"inputs": inputs, **settings}).encode()
+        most = ANSWER_BYTES + len(body) + len(inputs) * (ROW_BYTES + CLASS_BYTES * len(self.labels))
+        answer = self._ask(self.url, body, again=("busy", "garbled", "unreachable"), timeout=self.timeout,
+                           most=self.answer_limit or most)
         if isinstance(answer, Mapping):
             answer = answer.get("probabilities", answer.get("outputs"))
         if isinstance(answer, list) and answer and not isinstance(answer[0], list):
@@ -207,44 +251,34 @@ class HttpVictim(Victim):
             return by_label(answer, self.labels)
         return cast(ArrayLike, answer)
 
-    def _post(self, body: bytes) -> object:
-        reason, unreachable, tries = "", False, (self.retries + 1 if self._failures < 3 else 1)
+    def _ask(
+        self, url: str, body: bytes | None, *, again: Sequence[str], timeout: float, most: int = ANSWER_BYTES,
+    ) -> object:
+        """The server's answer; again: which failures are worth another try."""
+        tries = self.retries + 1 if self._failures < 3 else 1
         self._failures += 1  # until an answer comes that is not worth another try
         for attempt in range(tries):
             if attempt:
                 time.sleep(min(0.25 * 2 ** (attempt - 1), 8.0))
-            request = urllib.request.Request(self.url, body, self.headers)
             try:
-                with urllib.request.urlopen(request, timeout=self.timeout) as reply:
-                    found: object = json.load(reply)
-                    self._failures = 0
-                    return found
-            except urllib.error.HTTPError as error:
-                reason, unreachable = f"status {error.code}", False
-                if error.code not in RETRIED:
-                    self._failures = 0
+                found = exchange(self._opener, url, body, headers=self.headers, timeout=timeout, most=most)
+            except NoAnswerError as error:
+                fault = error
+                if fault.kind not in again:
                     break
-            except (ValueError, RecursionError):  # also bytes that are no text
-                reason, unreachable = "an answer that is not JSON", False
-            except (OSError, http.client.HTTPException) as error:
-                reason = str(getattr(error, "reason", error) or type(error).__name__)
-                cause = getattr(error, "reason", error)  # a text that takes too long does not mean that nobody is there
-                unreachable = not isinstance(cause, TimeoutError | http.client.HTTPException)
+            else:
+                self._failures = 0
+                return found
+        if fault.kind in ("refused", "unacceptable"):
+            self._failures = 0
         tried = f"tried {attempt + 1} times" if attempt else "tried once"
-        if unreachable:
-            raise VictimUnreachableError(f"{self.describe()} can't be reached ({reason}), {tried}. Check the address "
-                                         "and the server; a run that writes records can be resumed.")
-        raise VictimError(f"{self.describe()} gave {reason}, {tried}; expected a list with a row of probabilities, or "
-                          "of labels and scores, for each text.")
-
-
-def split_address(url: str) -> SplitResult:
-    """The parts of an address that can be asked. One that can't may hold a password anywhere, and is not repeated."""
-    with suppress(ValueError):  # also of a port that is no number
-        if ADDRESS.fullmatch(url) and (parts := urlsplit(url)).hostname and parts.port != 0:
-            return parts
-    raise OptionError("the victim's address can't be read; expected one such as http://localhost:8080/classify, with "
-                      "%20 for a space, and likewise for what else is no plain character.")
+        if fault.kind == "unreachable":
+            raise VictimUnreachableError(f"{self.describe()} can't be reached ({fault.reason}), {tried}. Check the "
+                                         "address and the server; a run that writes records can be resumed.")
+        if fault.kind == "unacceptable":
+            raise VictimError(f"{self.describe()} {fault.reason}")
+        raise VictimError(f"{self.describe()} gave {fault.reason}, {tried}; expected a list with a row of "
+                          "probabilities, or of labels and scores, for each text.")
 
 
 def by_label(answer: object, labels: Sequence[str]) -> list[list[float]]:

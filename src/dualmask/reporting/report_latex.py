@@ -22,7 +22,7 @@ MARKS = {1: r"\textbf", 2: r"\underline"}
 SPECIAL = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "±": r"$\pm$",
-    "<": r"$<$", ">": r"$>$", "|": r"$|$", '"': "''", "\n": " ",
+    "<": r"$<$", ">": r"$>$", "|": r"$|$", '"': "''",
 }
 READING = ("CLA, accuracy on clean texts with the defence on; CAA, accuracy under attack; SUCC, share of the right "
            "texts that the attack flips. Bold is the best figure of a column, underlined the second best. Worst case: "
@@ -35,7 +35,8 @@ TESTED = (r"$^\dagger$ differs from plain on the same texts (exact paired test o
 
 def escaped(text: str) -> str:
     """Names and sentences as LaTeX prints them."""
-    return re.sub("|".join(map(re.escape, SPECIAL)), lambda found: SPECIAL[found[0]], text).replace("--", "-{}-")
+    plain = re.sub(r"[\x00-\x1f\x7f]", " ", text)  # a form feed would end a paragraph, and a caption with it
+    return re.sub("|".join(map(re.escape, SPECIAL)), lambda found: SPECIAL[found[0]], plain).replace("--", "-{}-")
 
 
 def latex(report: Report) -> str:

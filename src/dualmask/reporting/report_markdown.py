@@ -15,13 +15,13 @@ from dualmask.reporting.report_tables import (
     headline,
     main_rows,
     mode_words,
-    one_line,
     rendered,
     reported_rows,
     settings_line,
     table_title,
 )
 from dualmask.reporting.side_by_side import BESIDE, RIVAL, beside_rows, missing_lines, rival_rows, unfinished_lines
+from dualmask.text.markdown import one_line
 
 
 def markdown(report: Report, *, note: str = "", pictures: Mapping[str, str] | None = None) -> str:
@@ -43,16 +43,17 @@ def markdown(report: Report, *, note: str = "", pictures: Mapping[str, str] | No
         parts += ["## Detection", DETECTION, rendered(detection_rows(report))]
     parts += ["## What defences cost", COST, rendered(defence_cost_rows(report))]
     if any(line.gaps or line.clean_gap for table in report.tables for line in table.lines):
-        parts += ["## Reported beside measured", f"{one_line(report.caution)} Source: {report.reported.source}. 'far' "
-                  "marks a difference of more than two deviations or, with one seed, a reported figure outside the "
-                  "interval; 'older profile' one that was reported of another profile of the attack.",
+        parts += ["## Reported beside measured",
+                  one_line(f"{report.caution} Source: {report.reported.source}.") + " 'far' marks a difference of more "
+                  "than two deviations or, with one seed, a reported figure outside the interval; 'older profile' one "
+                  "that was reported of another profile of the attack.",
                   rendered(reported_rows(report))]
     if missing := [*missing_lines(report), *unfinished_lines(report)]:
         parts += ["## What is missing", "\n".join(f"* {one_line(line)}." for line in missing)]
     parts += ["## How to read this", LEGEND]
     if report.about:
         parts += ["## How it was made",
-                  "\n".join(f"* {name}: {one_line('; '.join(values))}" for name, values in report.about.items())]
+                  "\n".join(one_line(f"* {name}: {'; '.join(values)}") for name, values in report.about.items())]
     return "\n\n".join(parts) + "\n"
 
 
@@ -70,5 +71,5 @@ def table_parts(table: Table, cautions: Sequence[str]) -> Iterator[str]:
     yield rendered(detail_rows(table))
     yield from settings_line(table)
     if table.reasons:
-        yield "\n".join(f"* Not tested against plain: {', '.join(map(' '.join, places))}; {reason}."
+        yield "\n".join(one_line(f"* Not tested against plain: {', '.join(map(' '.join, places))}; {reason}.")
                         for reason, places in table.reasons.items())

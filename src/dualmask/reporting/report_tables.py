@@ -8,7 +8,7 @@ from dualmask.evaluation.statistics import Spread
 from dualmask.reporting.comparison import PairedTest, listed
 from dualmask.reporting.entries import WORST, Entry, Key, Share, headless
 from dualmask.reporting.report import Gap, Line, Report, Table
-from dualmask.text.differences import SHOWN
+from dualmask.text.markdown import one_line, table_cell
 
 NOTHING, UNDEFINED = "-", "not defined"
 MODE_WORDS: Mapping[Mode, str] = {
@@ -96,16 +96,11 @@ def own_basis(line: Line, column: str) -> str:
 
 def rendered(rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table whose columns also line up in a terminal."""
-    escaped = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows]
+    escaped = [[table_cell(cell) for cell in row] for row in rows]
     widths = [max(3, *map(len, column)) for column in zip(*escaped, strict=True)]
     lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |"
              for row in escaped]
     return "\n".join([lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]])
-
-
-def one_line(text: str) -> str:
-    """A line that neither ends early nor brings marks of its own: messages may hold anything."""
-    return text.translate(SHOWN).replace("<", "&lt;")
 
 
 def cautions(report: Report, table: Table) -> list[str]:

@@ -4,6 +4,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from dualmask.text.markdown import one_line, table_cell
 from dualmask.theory.recovery import BOTH, COUNTS, EVERY, INPUTS, MASKED, NAMES, RULE, SEEN, Figure, Row
 from dualmask.theory.rule import LEAST
 from dualmask.theory.summary import Summary
@@ -151,7 +152,7 @@ def beyond_chance(whole: Mapping[int, Row], name: str, side: int) -> str:
 
 def markdown(summary: Summary) -> str:
     """What was measured, the overviews and sentences; then every row, with a column for the layer."""
-    parts = ["\n".join(f"* {name}: {told}" for name, told in facts(summary))]
+    parts = ["\n".join(one_line(f"* {name}: {told}") for name, told in facts(summary))]
     for lines in (*overviews(summary), weights(summary)):
         parts += [f"{lines.title[0].upper()}{lines.title[1:]}:", ruled(lines.head, lines.rows)] if lines else []
     parts.append("\n".join(f"* {sentence}" for sentence in findings(summary)))
@@ -165,5 +166,5 @@ def markdown(summary: Summary) -> str:
 
 
 def ruled(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    cells = [[cell.replace("|", "\\|") for cell in line] for line in (head, ("---",) * len(head), *rows)]
+    cells = [[table_cell(cell) for cell in line] for line in (head, ("---",) * len(head), *rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in cells)
