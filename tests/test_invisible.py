@@ -15,7 +15,7 @@ from test_ddm_restore import made
 from dualmask.attacks.hidden import origins
 from dualmask.classifier import DefendedClassifier
 from dualmask.display import distrusted
-from dualmask.text.encoding import Encode
+from dualmask.text.encoding import LONGEST, Encode
 from dualmask.text.examples import Dataset
 from dualmask.text.invisible import HIDDEN, is_invisible, seen, visible
 from dualmask.text.substitutes import rewritten
@@ -112,6 +112,13 @@ def test_words_that_have_pieces_are_counted(encode: Encode) -> None:
         assert encode.reachable(f"{nothing} " * 400 + text) == "  " * 400 + "the movie was good " * 3
     assert encode.reachable(("\u200b " * 400 + text, text))[0].endswith("the movie was good " * 3)
     assert encode.reachable("\u200b a") == "\u200b a" and encode.reachable("") == ""
+
+
+def test_long_words_are_not_remembered(encode: Encode) -> None:
+    """There is no end to them, and an attack may write a million."""
+    for number in range(4):
+        assert str(encode.reachable(f"\u00e9{number}" * 99 + " good" * 12)).split()[1:] == ["good"] * 11
+    assert max(map(len, encode._pieced)) <= LONGEST and "good" in encode._pieced
 
 
 def test_byte_level_words_of_accents_are_words(tiny: Callable[[str], Path]) -> None:
