@@ -188,6 +188,14 @@ def test_who_reads_words_sees_none_in_what_cannot_be_seen(
     assert_all_alike(asked(name, tiny("roberta"), data).logits([SEEN, *unseen_texts()]))
 
 
+@pytest.mark.parametrize("name", READERS)
+def test_nor_beside_quotation_marks_dashes_and_emoji(name: str, tiny: Callable[[str], Path], data: Dataset) -> None:
+    text = "\u201cthe movie\u201d was a great \U0001f602 plot \u2014 \u6620"
+    others = [text[:place] + nothing + text[place:] for nothing in ("\u200b", "\u200d\u2060", "\u3164")
+              for place in range(len(text) + 1) if not text[place:place + 1].isspace()]
+    assert_all_alike(asked(name, tiny("roberta"), data).logits([text, *others]))
+
+
 @pytest.mark.parametrize("text", SPECIAL)
 def test_special_tokens_written_out_stay_ordinary_characters(text: str, classifier: DefendedClassifier) -> None:
     encode = classifier.encode

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 import regex
 from attack_stand_ins import tiny_classifier
+from hypothesis import example, given
+from hypothesis import strategies as st
 from test_ddm_restore import made
 
 from dualmask.attacks.hidden import origins
 from dualmask.classifier import DefendedClassifier
 from dualmask.display import distrusted
-from dualmask.text.encoding import Encode
+from dualmask.text.encoding import LONGEST, Encode
 from dualmask.text.examples import Dataset
 from dualmask.text.invisible import HIDDEN, is_invisible, seen, visible
 from dualmask.text.substitutes import rewritten
@@ -50,6 +52,32 @@ def test_what_nobody_sees_goes_and_what_does_something_stays(written: str, text:
     assert visible((written, written)) == (text, text)
 
 
+STAY = {  # where they do something
+    "a family": FAMILY, "a rainbow": "\U0001f3f3\ufe0f\u200d\U0001f308", "a nod": "\U0001f642\u200d\u2195\ufe0f",
+    "a coder": "\U0001f9d1\U0001f3fd\u200d\U0001f4bb", "a key": "1\ufe0f\u20e3 #\ufe0f\u20e3",
+    "shouting": "\u203c\ufe0f", "a glyph": "\u845b\U000e0100\u57ce", "a plural": "iPhone\u200c\u0647\u0627",
+    "Hindi": "\u0930\u094d\u200d\u092f", "Khmer": "\u1797\u17b6\u179f\u17b6\u200b\u1781\u17d2\u1798\u17c2\u179a",
+    "Braille": "\u2801\u2800\u2803", "music": "\U0001d173\U0001d15f"}
+
+
+@pytest.mark.parametrize("written", STAY.values(), ids=STAY)
+def test_what_does_something_stays(written: str) -> None:
+    assert visible(f"fun {written} film") == f"fun {written} film"
+
+
+@pytest.mark.parametrize("nothing", ["\u200b", "\u200d", "\u2060", "\u00ad", "\u3164", "\x01", "\u200b\u2060"])
+def test_beside_signs_and_ideographs_they_do_nothing(nothing: str) -> None:
+    for sign in ("\u201cfun\u201d", "plot\u2014", "dull\u2026", "\u20ac5", "\U0001f602", "\u6620\u753b", "\u2669"):
+        assert {visible(sign[:place] + nothing + sign[place:]) for place in range(len(sign) + 1)} == {sign}
+    assert visible("\u201c\ufe0ffun \u201d\ufe0f") == "\u201cfun \u201d"
+
+
+@given(st.text(st.sampled_from("ab 1\n\u200b\u200d\ufe0f\u3164\u2800\x01\u0645\u0301\u043e\u20e3\U0001f602\U000e0067")))
+@example("a\u200b\u200b\u043e")
+def test_what_is_left_is_left_as_it_is(text: str) -> None:
+    assert visible(visible(text)) == visible(text)
+
+
 def test_words_are_looked_up_as_they_are_seen() -> None:
     assert rewritten("a mo\u200bvie \u200b was", lambda word: {"movie": "film"}.get(word, word)) == "a film was"
 
@@ -84,6 +112,13 @@ def test_words_that_have_pieces_are_counted(encode: Encode) -> None:
         assert encode.reachable(f"{nothing} " * 400 + text) == "  " * 400 + "the movie was good " * 3
     assert encode.reachable(("\u200b " * 400 + text, text))[0].endswith("the movie was good " * 3)
     assert encode.reachable("\u200b a") == "\u200b a" and encode.reachable("") == ""
+
+
+def test_long_words_are_not_remembered(encode: Encode) -> None:
+    """There is no end to them, and an attack may write a million."""
+    for number in range(4):
+        assert str(encode.reachable(f"\u00e9{number}" * 99 + " good" * 12)).split()[1:] == ["good"] * 11
+    assert max(map(len, encode._pieced)) <= LONGEST and "good" in encode._pieced
 
 
 def test_byte_level_words_of_accents_are_words(tiny: Callable[[str], Path]) -> None:

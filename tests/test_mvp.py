@@ -14,8 +14,10 @@ import torch
 from conftest import ABSOLUTE, RELATIVE
 from rich.console import Console
 from torch import Tensor
+from typer.testing import CliRunner
 
 from dualmask.classifier import DefendedClassifier
+from dualmask.cli import app
 from dualmask.defences import DEFENCES
 from dualmask.defences.fat import FAT
 from dualmask.defences.mvp import MVP, MVPOptions
@@ -25,6 +27,7 @@ from dualmask.models.encoders import hidden_states, load_encoder
 from dualmask.models.first_token import every_token
 from dualmask.models.word_head import word_head
 from dualmask.options import make_options
+from dualmask.prediction import predict_file
 from dualmask.text.encoding import Batch, Encode
 from dualmask.text.examples import Dataset
 from dualmask.text.prompts import label_words, read_template
@@ -369,6 +372,12 @@ def test_with_the_defence_off_nothing_is_defined(tiny: Tiny, data: Dataset, tmp_
             asked()
     with pytest.raises(OptionError, match="validate=defended"):
         train(data, encoder=tiny("bert"), defence="mvp", training={**SHORT, "validate": "plain"})
+    classifier.save(tmp_path / "model")
+    (tmp_path / "texts.csv").write_text("text\ngood\n")
+    with pytest.raises(OptionError, match="'mvp' answers by a head of its own"):
+        predict_file(classifier, tmp_path / "texts.csv", tmp_path / "out.csv", defended=False, progress=False)
+    shown = CliRunner().invoke(app, ["predict", str(tmp_path / "model"), "good", "--undefended", "--format", "csv"])
+    assert isinstance(shown.exception, OptionError) and not shown.stdout and not (tmp_path / "out.csv").exists()
 
 
 @pytest.mark.parametrize("other", ["freelb", "fat"])

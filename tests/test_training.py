@@ -492,6 +492,22 @@ def test_a_checkpoint_of_before_some_options_goes_on_as_it_began(
     assert equal(weights(resumed), weights(train(data, training=options, **run)))
 
 
+def test_a_checkpoint_of_before_some_options_of_its_defence_goes_on(
+    tiny: Tiny, data: Dataset, tmp_path: Path,
+) -> None:
+    """With the same way of dropout, which it doesn't name; with another it is refused, in words that help."""
+    unfinished(tiny, data, tmp_path, defence="freelb")
+    note = checkpoints.found(tmp_path)[-1] / "progress.json"
+    written = json.loads(note.read_text())
+    assert written["settings"]["options"].pop("dropout_masks") == "shared"
+    del written["checksum"], written["sha256"]
+    note.write_text(json.dumps(written))
+    run: dict[str, Any] = {"encoder": tiny("bert"), "defence": "freelb", "training": FAST, "progress": False}
+    with pytest.raises(OptionError, match=r"\(options: dropout_masks: 'shared' there, 'fresh' now\)"):
+        train(data, options={"dropout_masks": "fresh"}, out=tmp_path, resume=True, **run)
+    assert equal(weights(train(data, out=tmp_path, resume=True, **run)), weights(train(data, **run)))
+
+
 def test_a_damaged_checkpoint_is_named(tiny: Tiny, data: Dataset, tmp_path: Path) -> None:
     unfinished(tiny, data, tmp_path)
     folder, linear = checkpoints.found(tmp_path)[-1], torch.nn.Linear(1, 1)

@@ -4,6 +4,7 @@
 import json
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast, get_type_hints
@@ -12,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from dualmask.checksums import SEAL, file_hash, seal_holds, sealed
+from dualmask.defences import DEFENCES
 from dualmask.errors import ModelFileError, OptionError, ResourceError
-from dualmask.options import whole_training
+from dualmask.options import former_options, whole_training
 from dualmask.output_lock import INSIDE
 from dualmask.results import difference
 
@@ -137,14 +139,25 @@ def as_progress(values: Mapping[str, object]) -> Progress:
 
 
 def check_settings(folder: Path, saved: Mapping[str, object], given: Mapping[str, object]) -> None:
-    now, training = json.loads(json.dumps(given)), saved.get("training")
-    then = {**saved, "training": whole_training(training)} if isinstance(training, Mapping) else saved
+    now, then = json.loads(json.dumps(given)), whole_settings(saved)
     differing = sorted(key for key in set(then) | set(now) if then.get(key) != now.get(key))
     if differing:
         told = {key: difference(key, then.get(key), now.get(key)) for key in differing}
         detail = "; ".join(f"{key}: {told[key]}" if isinstance(now.get(key), dict) else told[key] for key in differing)
         raise OptionError(f"{folder.parent} holds an unfinished run with other settings ({detail}); give the same "
                           "ones, or choose another folder, or start over (--overwrite).")
+
+
+def whole_settings(saved: Mapping[str, object]) -> Mapping[str, object]:
+    """Settings as an earlier version wrote them down, with the options that came up later as they were until then."""
+    whole, training, options = dict(saved), saved.get("training"), saved.get("options")
+    if isinstance(training, Mapping):
+        whole["training"] = whole_training(training)
+    if isinstance(options, Mapping):
+        with suppress(OptionError):  # a defence of another version: what is said of it is compared
+            kind = DEFENCES.find(str(saved.get("defence")))
+            whole["options"] = {**former_options(kind.Options), **options}
+    return whole
 
 
 def found(out: Path) -> list[Path]:

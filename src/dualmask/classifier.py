@@ -87,7 +87,7 @@ class DefendedClassifier:
 
     def undefended(self) -> "DefendedClassifier":
         """The same network, not a copy, without its defence."""
-        self._check_head()
+        self.check_head()
         return DefendedClassifier(self.model, self.encode.tokenizer, Defence(), labels=self.labels,
                                   max_length=self.encode.max_length, facts=self.facts)
 
@@ -162,12 +162,12 @@ class DefendedClassifier:
         if not examples:
             raise DataError("accuracy was asked for on no examples at all.")
         if not defended:
-            self._check_head()
+            self.check_head()
         found = self.predict([example.text for example in examples], defended=defended, most=most)
         labels = torch.tensor([example.label for example in examples])
         return float((found.probabilities.argmax(dim=1) == labels).float().mean())
 
-    def _check_head(self) -> None:
+    def check_head(self) -> None:
         """Refuse to judge the network by a head that learned nothing."""
         if not self.defence.trains_head:
             raise OptionError(f"the defence '{self.defence.name}' answers by a head of its own and leaves that of the "

@@ -70,6 +70,8 @@ def answer_all(request: Request) -> None:
     from dualmask.classifier import DefendedClassifier
 
     classifier = DefendedClassifier.load(request.model)
+    if not request.defended:
+        classifier.check_head()
     if request.file and request.out:
         from dualmask.display import show_summary
 

@@ -67,6 +67,8 @@ def predict_file(
     source, out, started = Path(source), Path(os.path.realpath(out)), time.perf_counter()  # a link stays a link
     kind = output_format(out, format)
     check_places(source, out, chunk)
+    if not defended:
+        classifier.check_head()
     options = {"format": kind, "columns": list(columns), "explain": explain, "defended": defended,
                **({"safe_csv": True} if safe_csv else {})}
     with output_lock(out):

@@ -72,7 +72,8 @@ class Batch:
 
 WORD = re.compile(r"\S+")
 PLAIN = re.compile(r"[0-9A-Za-z]")  # what every tokenizer has pieces for
-REMEMBERED = 1 << 16  # words
+REMEMBERED = 1 << 16  # words: an attack must not fill the memory
+LONGEST = 64  # letters of a word that is remembered
 SETTING = Lock()  # how to cut and pad is told a tokenizer before it is asked, and several threads may ask one
 
 
@@ -145,7 +146,7 @@ class Encode:
             yield from ((word, pieced[word[0]]) for word in some)
 
     def _have_pieces(self, words: set[str]) -> Mapping[str, bool]:
-        """Of words, these among them, whether they have pieces; none that can't be seen is said to have any."""
+        """Of these words, whether they have pieces; none that can't be seen is said to have any."""
         known = self._pieced if len(self._pieced) <= REMEMBERED else {}
         new = {word: bool(PLAIN.search(word)) for word in words if word not in known}
         rest = [word for word, plain in new.items() if not plain and not is_blank(word)]
@@ -156,9 +157,10 @@ class Encode:
             core.no_truncation()
             found = core.encode_batch_fast([f" {readable(word)}" for word in rest], add_special_tokens=False)
         new |= {word: bool(one.ids) for word, one in zip(rest, found, strict=True)}
-        known.update(new)  # threads may come at once, and only ever add
-        self._pieced = known
-        return known
+        answers = {word: new[word] if word in new else known[word] for word in words}
+        known.update((word, is_read) for word, is_read in new.items() if len(word) <= LONGEST)
+        self._pieced = known  # threads may come at once, and only ever add
+        return answers
 
     def pieces(self, texts: Sequence[Text], *, max_length: int | None = None) -> "list[Encoding]":
         """Each text's tokens, cut but not padded, straight from the tokenizer's core: the quickest way to ids."""

@@ -25,6 +25,10 @@ HIDDEN = "\ue000"  # what a rewriting writes for a word that is to be a mask; of
 _BLANK = re.compile(f"[{_IGNORABLE}{_CONTROL}{HIDDEN}]+")
 _TAGS = ("\U000e0020", "\U000e007f")  # the letters of a flag of a region, from and to
 _ACCENTS = ("\u0300", "\u036f")  # of alphabets, written behind their letters
+_SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")  # of a glyph's variant, behind it
+_PUNCTUATION_EMOJI = "\u203c\u2049\u3030\u303d"  # punctuation that is a picture, if a selector follows
+_UNJOINED = ("CJK ", "HIRAGANA ", "KATAKANA ", "HANGUL SYLLABLE ")  # letters that nothing joins or parts
+_NOTATION = re.compile("[\u2800-\u28ff\U0001d100-\U0001d1ff]")  # Braille and music: signs with blanks of their own
 LETTER_EMOJI = "\u2139\u24c2"  # i and M, if a selector follows
 
 
@@ -61,12 +65,14 @@ def unseen(text: str, *, latin: bool) -> set[int]:
         if start in gone:
             continue
         places: Iterable[int] = range(start, end)
+        beside = text[max(0, start - 1):start] + text[end:end + 1]
+        near_latin = latin or any(side.isascii() and side.isalpha() for side in beside)
         if end - start > 2 and not any(_TAGS[0] <= letter <= _TAGS[1] for letter in run[0]):
             gone.update(range(start + 1, end - 1))  # invisible on both sides
             places = (start, end - 1)
         for place in places:
             flag = place > 0 and place - 1 not in gone and _is_of_flag(text, place)
-            if not flag and not _belongs(text, place, latin=latin):
+            if not flag and not _belongs(text, place, latin=near_latin):
                 gone.add(place)
     return gone
 
@@ -97,18 +103,40 @@ def is_blank(word: str) -> bool:
 def _belongs(text: str, place: int, *, latin: bool) -> bool:
     """Whether an invisible character does something here: in emoji and in scripts that need joiners.
 
-    Alphabets don't, but their own texts stay as they are: these are not `latin`.
+    Alphabets don't, but their own texts stay as they are: these are not `latin`. Beside a sign or an ideograph only a
+    selector does something, and what joins two pictures.
     """
     before = text[place - 1:place] if place else ""
     sides = before, text[place + 1:place + 2]
     if before.isascii() and sides[1].isascii():
         return False
-    latin = latin or any(side.isascii() and side.isalpha() for side in sides)
     if text[place] == "\ufe0f" and before and before in LETTER_EMOJI:
         return is_letter_emoji(text, place - 1)
     return any(side and not side.isascii() and not side.isspace() and not is_invisible(side) and not is_latin(side)
                and not _ACCENTS[0] <= side <= _ACCENTS[1] and not (latin and is_of_alphabet(side))
-               and unstyled(side) == side for side in sides)
+               and unstyled(side) == side and (not _is_sign(side) or _is_of_sign(text, place)) for side in sides)
+
+
+def _is_sign(character: str) -> bool:
+    """Punctuation, pictures, symbols, numbers such as a half, ideographs: nothing that joiners or blanks change."""
+    kind = unicodedata.category(character)
+    return not _NOTATION.match(character) and (
+        kind[0] in "PS" or kind == "No" or unicodedata.name(character, "").startswith(_UNJOINED))
+
+
+def _is_of_sign(text: str, place: int) -> bool:
+    """Whether an invisible character selects how the sign before it looks, or joins two pictures."""
+    before, behind = text[max(0, place - 1):place], text[place + 1:place + 2]
+    if _SELECTORS.match(text[place]):
+        return before != "" and _is_sign(before) and (
+            before in _PUNCTUATION_EMOJI or unicodedata.category(before)[0] != "P")
+    if before == "\ufe0f":
+        before = text[max(0, place - 2):place - 1]
+    return text[place] == "\u200d" and _is_picture(before) and _is_picture(behind)
+
+
+def _is_picture(character: str) -> bool:
+    return character != "" and unicodedata.category(character)[0] == "S" and not is_invisible(character)
 
 
 def is_letter_emoji(text: str, place: int) -> bool:
