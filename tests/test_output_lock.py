@@ -182,6 +182,24 @@ def test_folders_made_for_a_lock_are_taken_away_unless_used(tmp_path: Path) -> N
     assert [path.name for path in (tmp_path / "a" / "b").iterdir()] == ["out"]
 
 
+def test_a_folder_that_another_owner_takes_away_meanwhile_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    acquire, calls = filelock.FileLock.acquire, list[Path]()
+
+    def late(lock: Any, *args: Any, **kwargs: Any) -> Any:
+        calls.append(Path(lock.lock_file))
+        if len(calls) == 1:
+            calls[0].parent.rmdir()
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        return acquire(lock, *args, **kwargs)
+
+    monkeypatch.setattr(filelock.FileLock, "acquire", late)
+    with output_lock(tmp_path / "new" / "out"):
+        assert len(calls) == 2 and calls[1].exists(), "it is locked"
+    assert list(tmp_path.iterdir()) == []
+
+
 def failing(monkeypatch: pytest.MonkeyPatch, number: int, *, beside: bool = False) -> None:
     """File systems that refuse a lock: everywhere, or only beside an output."""
     acquire = filelock.FileLock.acquire
