@@ -21,7 +21,7 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from dualmask.errors import BusyOutputError
+from dualmask.errors import BusyOutputError, OptionError
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -52,6 +52,12 @@ def output_lock(*outputs: str | Path | None, patience: float = PATIENCE) -> Iter
 
 def is_lockable(output: str | Path) -> bool:
     return not os.path.exists(output) or os.path.isfile(output) or os.path.isdir(output)
+
+
+def check_ordinary(output: Path) -> None:
+    """Refuse what a file would be put in the place of: /dev/null would be one from then on, for all programs."""
+    if not is_lockable(output):
+        raise OptionError(f"{output} is a pipe or a device, no ordinary file; give a file to write to.")
 
 
 def locks_output(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from dualmask.answers import Format, Item, Layout, is_formula, output_format
 from dualmask.errors import DataError, ModelFileError, OptionError, ResourceError
-from dualmask.output_lock import is_lockable, output_lock
+from dualmask.output_lock import check_ordinary, is_lockable, output_lock
 from dualmask.text.columns import FIND, Columns, Text
 from dualmask.text.tables import iter_rows, open_table
 
@@ -152,9 +152,7 @@ def real_place(out: Path) -> Path:
 def check_out(out: Path) -> None:
     if out.is_dir():
         raise OptionError(f"{out} is a folder; give a file to write to, such as {out / 'answers.csv'}.")
-    if not is_lockable(out):
-        raise OptionError(f"{out} is a pipe or a device, no ordinary file; give a file to write to, such as "
-                          "answers.csv. 'dualmask predict' writes to pipes, too.")
+    check_ordinary(out)
     check_parent(out)
 
 
