@@ -97,8 +97,8 @@ def check(request: Request) -> None:
         given = "both texts and --file were" if request.texts else "neither a text nor --file was"
         raise OptionError(f"{given} given; give texts in quotes, or one file with --file.")
     if request.resume and not (request.file and request.out and is_lockable(request.out)):
-        raise OptionError("--resume goes on with a file that is being written; it needs --file, and an --out that is "
-                          "no pipe.")
+        raise OptionError("--resume goes on with a file that is being written; it needs --file and --out, and the "
+                          "latter must not be a pipe.")
     kind = output_format(request.out, request.format) if request.out else request.format
     if request.out:
         check_parent(request.out)
