@@ -22,7 +22,7 @@ from dualmask import attack, train
 from dualmask.checkpoints import holding
 from dualmask.classifier import DefendedClassifier
 from dualmask.cli import app, main
-from dualmask.errors import BusyOutputError
+from dualmask.errors import BusyOutputError, OptionError
 from dualmask.evaluation.bench import run_grid
 from dualmask.evaluation.certification import certify
 from dualmask.evaluation.packing import pack
@@ -31,6 +31,7 @@ from dualmask.evaluation.records import keep
 from dualmask.output_lock import locked_outputs, output_lock, remove_stale_locks
 from dualmask.prediction import predict_file
 from dualmask.quickstart import run_quickstart
+from dualmask.results import ResultFile
 from dualmask.storage import save
 from dualmask.text.examples import Dataset
 
@@ -173,6 +174,18 @@ def test_pipes_and_devices_have_no_lock(tmp_path: Path) -> None:
     assert (found.stdout, found.stderr) == ("written\n", "")
 
 
+@pytest.mark.parametrize("name", ["predict_file", "records", "attack command", "certify --html", "keep"])
+def test_a_pipe_is_not_replaced_by_a_file(name: str, data: Dataset, tmp_path: Path) -> None:
+    """Nor /dev/null, which whoever may write anywhere would take from all programs."""
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(OptionError, match=r"pipe\.csv is a pipe or a device"):
+        if name == "records":
+            ResultFile(tmp_path / "pipe.csv", {}, resume=False, overwrite=True)
+        else:
+            WRITERS[name](tmp_path / "pipe.csv", data)
+    assert (tmp_path / "pipe.csv").is_fifo()
+
+
 def test_folders_made_for_a_lock_are_taken_away_unless_used(tmp_path: Path) -> None:
     with output_lock(tmp_path / "a" / "b" / "out"):
         assert (tmp_path / "a" / "b").is_dir()
@@ -180,6 +193,24 @@ def test_folders_made_for_a_lock_are_taken_away_unless_used(tmp_path: Path) -> N
     with output_lock(tmp_path / "a" / "b" / "out"):
         (tmp_path / "a" / "b" / "out").write_text("")
     assert [path.name for path in (tmp_path / "a" / "b").iterdir()] == ["out"]
+
+
+def test_a_folder_that_another_owner_takes_away_meanwhile_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    acquire, calls = filelock.FileLock.acquire, list[Path]()
+
+    def late(lock: Any, *args: Any, **kwargs: Any) -> Any:
+        calls.append(Path(lock.lock_file))
+        if len(calls) == 1:
+            calls[0].parent.rmdir()
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        return acquire(lock, *args, **kwargs)
+
+    monkeypatch.setattr(filelock.FileLock, "acquire", late)
+    with output_lock(tmp_path / "new" / "out"):
+        assert len(calls) == 2 and calls[1].exists(), "it is locked"
+    assert list(tmp_path.iterdir()) == []
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, number: int, *, beside: bool = False) -> None:

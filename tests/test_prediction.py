@@ -626,6 +626,49 @@ def test_the_table_is_readable_with_and_without_colour(colour: bool) -> None:
     assert "[bold]" in shown and "90.0%" in shown and "fnuny -1.50" in shown and "plot 2.00" in shown
 
 
+@pytest.mark.parametrize("texts", [True, False])
+@pytest.mark.parametrize("named", [True, False])
+def test_pipes_get_rows_of_texts_and_of_files(named: bool, texts: bool, model: Path, tmp_path: Path) -> None:
+    """/dev/fd/N, as /dev/stdout, leads to a pipe that has no name in any folder."""
+    source = write_csv(tmp_path / "in.csv", [{"text": "good movie"}])
+    if named:
+        os.mkfifo(tmp_path / "pipe.csv")
+        ends = [os.open(tmp_path / "pipe.csv", os.O_RDWR)]
+        out = str(tmp_path / "pipe.csv")
+    else:
+        ends = list(os.pipe())
+        out = f"/dev/fd/{ends[1]}"
+    try:
+        asked = ["predict", str(model), *(["good movie"] if texts else ["--file", str(source)]), "--out", out]
+        found = CliRunner().invoke(app, [*asked, "--format", "csv"])
+        assert found.exit_code == 0 and not found.output, found.output
+        written = os.read(ends[0], 10_000).decode().splitlines()
+        assert written[0].startswith("text,predicted,") and written[1].startswith("good movie,") and not written[2:]
+        if not texts:
+            told = CliRunner().invoke(app, [*asked, "--format", "csv", "--resume"]).exception
+            assert isinstance(told, OptionError) and "must not be a pipe" in str(told)
+            with pytest.raises(OptionError, match="is a pipe or a device, no ordinary file"):
+                predict_file(None, source, out, format="csv")  # type: ignore[arg-type]
+    finally:
+        for end in ends:
+            os.close(end)
+    assert {path.name for path in tmp_path.iterdir()} <= {"in.csv", "pipe.csv"}
+
+
+def test_texts_are_not_written_over_an_unfinished_run(
+    classifier: DefendedClassifier, model: Path, tmp_path: Path,
+) -> None:
+    source, out = many_rows(tmp_path / "in.csv"), tmp_path / "out.csv"
+    stopped(classifier, source, out, 20)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    asked = ["predict", str(model), "good movie", "--out", str(out)]
+    told = CliRunner().invoke(app, asked).exception
+    assert isinstance(told, OptionError) and "an unfinished run is at" in str(told)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert CliRunner().invoke(app, [*asked, "--overwrite"]).exit_code == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"in.csv", "out.csv"}
+
+
 def test_a_link_stays_a_link_and_devices_are_refused(classifier: DefendedClassifier, tmp_path: Path) -> None:
     source = write_csv(tmp_path / "in.csv", [{"text": "good movie"}])
     (tmp_path / "real.csv").write_text("old")

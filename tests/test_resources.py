@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Resources, offline: real pip on a folder or a loopback server, the real hub client on a loopback hub."""
 
+import errno
 import hashlib
 import io
 import json
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from filelock import SoftFileLock, Timeout
 from typer.testing import CliRunner
 
 from dualmask import package_cache, packages, resources
@@ -498,6 +500,22 @@ def test_a_held_lock_is_waited_for(tiny: Resource, tmp_path: Path) -> None:
         order.append("released")
     waiting.join(30)
     assert order == ["released", "fetched"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_drive_without_locks_can_hold_a_cache(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def flock(*given: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(pytest.importorskip("fcntl"), "flock", flock)
+    with package_cache._exclusive(tmp_path / ".tiny.lock"):
+        other = SoftFileLock(tmp_path / ".tiny.made", timeout=0)
+        with pytest.raises(Timeout):
+            other.acquire()
+    with other:
+        pass
 
 
 OWN = """

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loop: schedules, batches, repeatability, early stopping, and going on after a kill."""
 
+import errno
 import gc
 import json
 import os
@@ -12,6 +13,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -334,6 +336,53 @@ def test_a_full_disk_is_told_and_an_earlier_model_stays(tiny: Tiny, data: Datase
             train(data, encoder=tiny("bert"), training=short, out=tmp_path / "new", progress=False)
     assert equal(weights(train(data, encoder=tiny("bert"), training=short, out=tmp_path / "new", progress=False)),
                  weights(saved))
+
+
+@pytest.mark.parametrize("part", ["sealed", "model_card", "file_hash"])
+def test_an_earlier_model_stays_whichever_part_of_the_new_one_has_no_room(
+    part: str, tiny: Tiny, data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    saved = train(data, encoder=tiny("bert"), training={**FAST, "epochs": 1}, out=tmp_path / "model", progress=False)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()}
+    (tmp_path / "model" / ".saving-killed").mkdir()
+
+    def full(*given: object) -> str:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"dualmask.storage.{part}", full)
+        with pytest.raises(ResourceError, match="No space left"):
+            saved.save(tmp_path / "model")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()} == before, "also no leftovers"
+    saved.save(tmp_path / "model")
+    assert {path.name for path in (tmp_path / "model").iterdir()} == before.keys()
+
+
+def test_a_checkpoint_is_not_taken_away_for_another_of_its_step(tiny: Tiny, data: Dataset, tmp_path: Path) -> None:
+    """As where time is up in the middle of judging an epoch, and then again."""
+    unfinished(tiny, data, tmp_path)
+    folder, linear = checkpoints.found(tmp_path)[-1], torch.nn.Linear(1, 1)
+    progress = checkpoints.as_progress(checkpoints.read_saved(folder)["progress"])  # type: ignore[arg-type]
+    with pytest.MonkeyPatch.context() as patch, suppress(KilledError):
+        patch.setattr(Path, "rename", ended)
+        checkpoints.write(tmp_path, progress, {}, network=linear, optimiser=torch.optim.SGD(linear.parameters()),
+                          best={})
+    assert checkpoints.found(tmp_path) == [folder]
+
+
+def ended(*given: object, **options: object) -> None:
+    raise KilledError
+
+
+def test_what_a_kill_leaves_of_a_checkpoint_is_none(
+    tiny: Tiny, data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Or else a folder whose model is saved would be taken for a damaged run, to be started again."""
+    unfinished(tiny, data, tmp_path)
+    monkeypatch.setattr("dualmask.checkpoints.shutil.rmtree", ended)
+    with suppress(KilledError):
+        checkpoints.remove(tmp_path)
+    assert list(tmp_path.glob("checkpoint-*")) and not checkpoints.found(tmp_path)
 
 
 @pytest.mark.parametrize("wrong", [{"epochs": 0}, {"warmup": "inf"}, {"batch_size": 0}, {"learning_rate": -1},

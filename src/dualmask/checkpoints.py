@@ -54,6 +54,8 @@ def write(
     from safetensors.torch import save_file
 
     final = out / f"checkpoint-{progress.step:09d}-{progress.epoch:04d}"
+    if final in found(out):  # of this run, which stopped there before: to replace it would be a moment without any
+        return
     work = out / "checkpoint.partial"
     shutil.rmtree(work, ignore_errors=True)
     steps = {f"{row}.{name}": tensor.cpu() for row, state in optimiser.state_dict()["state"].items()
@@ -70,11 +72,11 @@ def write(
         shutil.rmtree(work, ignore_errors=True)
         raise ResourceError(f"no checkpoint can be written in {out} ({error}); make room there, about four times the "
                             "model's size, and go on with resume.") from error
-    older = [folder for folder in found(out) if folder != final]
-    shutil.rmtree(final, ignore_errors=True)
+    older = found(out)
+    shutil.rmtree(final, ignore_errors=True)  # what a kill has left of one
     work.rename(final)
     for folder in older:
-        shutil.rmtree(folder)
+        remove_checkpoint(folder)
 
 
 def read(
@@ -167,7 +169,14 @@ def found(out: Path) -> list[Path]:
 
 def remove(out: Path) -> None:
     for folder in [*out.glob("checkpoint-*-*"), out / "checkpoint.partial"]:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_checkpoint(folder)
+
+
+def remove_checkpoint(folder: Path) -> None:
+    """Its note first: what a kill leaves of it then is no damaged checkpoint, but none."""
+    with suppress(OSError):
+        (folder / "progress.json").unlink()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def check_folder(out: Path, *, resume: bool, overwrite: bool) -> None:

@@ -120,7 +120,7 @@ def predict(
     texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT...", help="Texts, each in quotes.")] = None,
     *,
     file: Annotated[Path | None, typer.Option(help="Answer the rows of a file instead, of any size.")] = None,
-    out: Annotated[Path | None, typer.Option(help="File to write to; its ending tells the format.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File or pipe to write to; its ending tells the format.")] = None,
     format: Annotated[Format | None, typer.Option(help="Of the answers; on the screen a table unless given.")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Mark the words that the defence distrusted.")] = False,
     undefended: Annotated[bool, typer.Option("--undefended", help="Ask the network without its defence.")] = False,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 import typer
 
 from dualmask.errors import DataError, OptionError
-from dualmask.output_lock import output_lock
+from dualmask.output_lock import check_ordinary, output_lock
 from dualmask.text.columns import Columns
 
 if TYPE_CHECKING:
@@ -172,7 +172,9 @@ def find_examples(request: Labelled, labels: Sequence[str]) -> "list[Example]":
 
 
 def check_places(out: Path | None, *others: str | Path | None) -> None:
-    """What is written must not replace what is read, whatever a link calls it."""
+    """What is written must not replace what is read, whatever a link calls it, nor a pipe or a device."""
+    if out is not None:
+        check_ordinary(out)
     for other in (Path(one) for one in others if one is not None):
         if out is not None and (out == other or (out.exists() and other.exists() and out.samefile(other))):
             raise OptionError(f"{out} and {other} are one file, which has another use here; give another file to "

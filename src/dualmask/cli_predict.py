@@ -13,8 +13,9 @@ from rich.console import Console
 
 from dualmask.answers import Item, Layout, is_formula, output_format
 from dualmask.errors import OptionError
-from dualmask.output_lock import output_lock
+from dualmask.output_lock import is_lockable, output_lock
 from dualmask.prediction import (
+    begin,
     beside,
     check_out,
     check_parent,
@@ -22,6 +23,7 @@ from dualmask.prediction import (
     predict_file,
     predict_items,
     read_items,
+    real_place,
     survey,
     threshold_of,
     writing,
@@ -72,7 +74,7 @@ def answer_all(request: Request) -> None:
     classifier = DefendedClassifier.load(request.model)
     if not request.defended:
         classifier.check_head()
-    if request.file and request.out:
+    if request.file and request.out and is_lockable(request.out):
         from dualmask.display import show_summary
 
         summary = predict_file(
@@ -96,8 +98,9 @@ def check(request: Request) -> None:
     if bool(request.texts) == bool(request.file):
         given = "both texts and --file were" if request.texts else "neither a text nor --file was"
         raise OptionError(f"{given} given; give texts in quotes, or one file with --file.")
-    if request.resume and not (request.file and request.out):
-        raise OptionError("--resume goes on with a file that is being written; it needs --file and --out.")
+    if request.resume and not (request.file and request.out and is_lockable(request.out)):
+        raise OptionError("--resume goes on with a file that is being written; it needs --file and --out, and the "
+                          "latter must not be a pipe.")
     kind = output_format(request.out, request.format) if request.out else request.format
     if request.out:
         check_parent(request.out)
@@ -108,15 +111,17 @@ def check(request: Request) -> None:
 
 @contextmanager
 def new_file(out: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
-    """Written beside its place, which it takes when it is whole: what was there stays until then."""
-    out = Path(os.path.realpath(out))  # a link stays a link
-    if out.exists() and not out.is_file() and not out.is_dir():  # a pipe or a device holds nothing that could be lost
+    """Written beside its place, which it takes when it is whole: what was there stays until then.
+
+    A pipe or a device holds nothing that could be lost, and gets each row at once.
+    """
+    out = real_place(out)
+    if not is_lockable(out):
         with writing(out), out.open("wb") as file:
             yield file
         return
     check_out(out)
-    if out.exists() and not overwrite:
-        raise OptionError(f"{out} exists already: choose another file, or replace it (--overwrite).")
+    begin(out, {}, resume=False, overwrite=overwrite)  # an unfinished run has its part where ours is going to be
     partial = beside(out, "partial")
     with writing(out):
         try:

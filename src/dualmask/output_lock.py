@@ -11,6 +11,7 @@ import json
 import os
 import platform
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -20,7 +21,7 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from dualmask.errors import BusyOutputError
+from dualmask.errors import BusyOutputError, OptionError
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -51,6 +52,12 @@ def output_lock(*outputs: str | Path | None, patience: float = PATIENCE) -> Iter
 
 def is_lockable(output: str | Path) -> bool:
     return not os.path.exists(output) or os.path.isfile(output) or os.path.isdir(output)
+
+
+def check_ordinary(output: Path) -> None:
+    """Refuse what a file would be put in the place of: /dev/null would be one from then on, for all programs."""
+    if not is_lockable(output):
+        raise OptionError(f"{output} is a pipe or a device, no ordinary file; give a file to write to.")
 
 
 def locks_output(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -99,14 +106,12 @@ def _owned_by_process(output: Path, patience: float) -> Iterator[None]:
 
 def _locked(output: Path, patience: float) -> "BaseFileLock | None":
     """The lock, held; None where the place has none: that is told where it is not plain that nothing can be written."""
-    from filelock import FileLock, Timeout
+    from filelock import Timeout
 
     problem = OSError()
     for place in lock_files(output):
         try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(place, thread_local=False, fallback_to_soft=False)
-            lock.acquire(timeout=patience, poll_interval=POLL)
+            lock = _file_lock(place, patience)
         except Timeout:
             raise BusyOutputError(busy(output, told_owner(place))) from None
         except OSError as error:
@@ -124,6 +129,22 @@ def _locked(output: Path, patience: float) -> "BaseFileLock | None":
         warnings.warn(f"{output} can't be locked ({problem}), as on some network drives: take care yourself that "
                       "nothing else writes there meanwhile.", stacklevel=2)
     return None
+
+
+def _file_lock(place: Path, patience: float) -> "BaseFileLock":
+    from filelock import FileLock
+
+    end = time.monotonic() + patience
+    while True:
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(place, thread_local=False, fallback_to_soft=False)
+            lock.acquire(timeout=patience, poll_interval=POLL)
+        except FileNotFoundError:  # an owner who is just leaving has taken away the folder that was made for its lock
+            if time.monotonic() > end:
+                raise
+        else:
+            return lock
 
 
 def _unlocked(lock: "BaseFileLock") -> None:

@@ -4,6 +4,7 @@
 A stamp (size, time, sha256) lies beside the files, so that an untouched file is not hashed again at every use.
 """
 
+import errno
 import json
 import os
 import shutil
@@ -11,16 +12,20 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from dualmask import packages
 from dualmask.checksums import file_hash
 from dualmask.packages import PackageFile, PinnedFile, Watch
 from dualmask.repositories import RepositoryFiles, obtain_repository_files
 
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
 PinnedFiles = PackageFile | RepositoryFiles
 
 _STAMP = ".stamp.json"
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)
 
 
 class _Mark(NamedTuple):
@@ -107,12 +112,23 @@ def _current_marks(source: PinnedFiles, folder: Path) -> dict[str, _Mark]:
 def _exclusive(lock: Path) -> Iterator[None]:
     """One process at a time. The operating system lets go of the lock when its owner ends, however that ends.
 
-    The file stays where it is: removed, it could be locked by one process and made anew by another.
+    The file stays where it is: removed, it could be locked by one process and made anew by another. On a network drive
+    without such locks the owner is whoever could make a second file.
     """
-    from filelock import FileLock
+    from filelock import FileLock, SoftFileLock
 
-    with FileLock(lock, mode=0o666):  # several users may share a cache
+    held: BaseFileLock = FileLock(lock, mode=0o666)  # several users may share a cache
+    try:
+        held.acquire()
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        held = SoftFileLock(lock.with_suffix(".made"), mode=0o666)
+        held.acquire()
+    try:
         yield
+    finally:
+        held.release()
 
 
 @contextmanager

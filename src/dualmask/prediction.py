@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from dualmask.answers import Format, Item, Layout, is_formula, output_format
 from dualmask.errors import DataError, ModelFileError, OptionError, ResourceError
-from dualmask.output_lock import output_lock
+from dualmask.output_lock import check_ordinary, is_lockable, output_lock
 from dualmask.text.columns import FIND, Columns, Text
 from dualmask.text.tables import iter_rows, open_table
 
@@ -64,7 +64,7 @@ def predict_file(
     A detector adds `suspicion` and `flagged`, `explain` adds `masked`. safe_csv: a ' before each text that a
     spreadsheet would run as a formula; for programs it is a part of the text.
     """
-    source, out, started = Path(source), Path(os.path.realpath(out)), time.perf_counter()  # a link stays a link
+    source, out, started = Path(source), real_place(Path(out)), time.perf_counter()
     kind = output_format(out, format)
     check_places(source, out, chunk)
     if not defended:
@@ -146,11 +146,15 @@ def check_places(source: Path, out: Path, chunk: int | None) -> None:
         raise OptionError(f"{out} is the input itself; give another file to write to.")
 
 
+def real_place(out: Path) -> Path:
+    """Where a link leads, so that it stays a link. A pipe has no such place: /dev/stdout leads to none with a name."""
+    return Path(os.path.realpath(out)) if is_lockable(out) else out
+
+
 def check_out(out: Path) -> None:
     if out.is_dir():
         raise OptionError(f"{out} is a folder; give a file to write to, such as {out / 'answers.csv'}.")
-    if out.exists() and not out.is_file():
-        raise OptionError(f"{out} is no ordinary file; give a file to write to, such as answers.csv.")
+    check_ordinary(out)
     check_parent(out)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Generic, Literal, Protocol, Self, TypeVar, get_args
 
 from dualmask.errors import DataError, OptionError, ResourceError
+from dualmask.output_lock import check_ordinary
 from dualmask.record_rules import FITS, HEADER_FITS, check, growing
 from dualmask.text.columns import SURROGATES, Text
 from dualmask.text.lines import DAMAGED, unpacked
@@ -243,6 +244,7 @@ class RecordFile(Generic[R]):
     def __init__(
         self, path: Path, header: Mapping[str, object], kind: type[R], *, resume: bool, overwrite: bool,
     ) -> None:
+        check_ordinary(path)
         path = Path(os.path.realpath(path))  # a link stays a link
         self.path, self.header, self.kind = path, json.loads(json.dumps(header)), kind
         self.done: list[R] = []

@@ -2,6 +2,7 @@
 """Saved classifiers: a folder of safetensors and JSON, never pickle, checked on reading."""
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 
 FORMAT = 2
 UNSEALED = 1  # the format of before, whose descriptions have no checksum
-DESCRIPTION, DEFENCE_WEIGHTS = "dualmask.json", "defence.safetensors"
+DESCRIPTION, DEFENCE_WEIGHTS, CARD = "dualmask.json", "defence.safetensors", "README.md"
+WORK = ".saving-"  # what a folder in the folder is called while it is written
 NEEDED = {"config.json", DEFENCE_WEIGHTS}
 CARD_OPENING = "---\nlibrary_name: dualmask\n"
 
@@ -58,32 +60,49 @@ def save(classifier: DefendedClassifier, folder: Path) -> Path:
 
 
 def write_folder(classifier: DefendedClassifier, folder: Path) -> Path:
-    """Its description, which names the hash of every other part, comes last; an earlier model stays until then."""
-    from safetensors.torch import save_file
+    """Everything is written beside what is there, then moved, the description last, which has each other part's hash.
 
+    So an earlier model stays until all of the new one is on the disk.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     former = former_parts(folder)
-    state = {name: tensor.contiguous().cpu() for name, tensor in classifier.defence.state_dict().items()}
-    with TemporaryDirectory(dir=folder, prefix=".saving-") as work, quiet_transformers():
-        classifier.model.save_pretrained(work)
-        classifier.encode.tokenizer.save_pretrained(work)
-        save_file(state, Path(work, DEFENCE_WEIGHTS))
-        parts = sorted(path for path in Path(work).iterdir() if path.is_file())
-        hashes = {path.name: file_hash(path) for path in parts}
+    for leftover in folder.glob(f"{WORK}*"):  # of a process that was killed
+        shutil.rmtree(leftover, ignore_errors=True)
+    with TemporaryDirectory(dir=folder, prefix=WORK) as made, quiet_transformers():
+        work = Path(made)
+        hashes = write_parts(classifier, work)
+        description = Description(
+            defence=classifier.defence.name, options=classifier.defence.options_as_dict(),
+            labels=list(classifier.labels), max_length=classifier.encode.max_length, sha256=hashes,
+            training=classifier.facts)
+        (work / DESCRIPTION).write_bytes(sealed(asdict(description)).encode("utf-8"))
+        card = has_own_card(folder)
+        if card:
+            (work / CARD).write_text(model_card(classifier), encoding="utf-8")
         (folder / DESCRIPTION).unlink(missing_ok=True)
-        for path in parts:
-            path.chmod(0o644)  # safetensors writes files that only their owner may read
-            path.replace(folder / path.name)
-    for name in former.difference(hashes):  # or it would be read with what is new
-        (folder / name).unlink(missing_ok=True)
-    description = Description(
-        defence=classifier.defence.name, options=classifier.defence.options_as_dict(), labels=list(classifier.labels),
-        max_length=classifier.encode.max_length, sha256=hashes, training=classifier.facts)
-    card = folder / "README.md"
-    if not card.exists() or card.read_text(encoding="utf-8", errors="replace").startswith(CARD_OPENING):
-        card.write_text(model_card(classifier), encoding="utf-8")  # somebody else's page is left alone
-    (folder / DESCRIPTION).write_bytes(sealed(asdict(description)).encode("utf-8"))
+        for name in former.difference(hashes):  # or it would be read with what is new
+            (folder / name).unlink(missing_ok=True)
+        for name in [*hashes, *([CARD] if card else []), DESCRIPTION]:
+            (work / name).chmod(0o644)  # safetensors writes files that only their owner may read
+            (work / name).replace(folder / name)
     return folder
+
+
+def write_parts(classifier: DefendedClassifier, work: Path) -> dict[str, str]:
+    """The network, its tokenizer and what the defence has learned, with their hashes by name."""
+    from safetensors.torch import save_file
+
+    state = {name: tensor.contiguous().cpu() for name, tensor in classifier.defence.state_dict().items()}
+    classifier.model.save_pretrained(work)
+    classifier.encode.tokenizer.save_pretrained(work)
+    save_file(state, work / DEFENCE_WEIGHTS)
+    return {path.name: file_hash(path) for path in sorted(work.iterdir()) if path.is_file()}
+
+
+def has_own_card(folder: Path) -> bool:
+    """Whether the page of a folder is ours to write; somebody else's is left alone."""
+    card = folder / CARD
+    return not card.exists() or card.read_text(encoding="utf-8", errors="replace").startswith(CARD_OPENING)
 
 
 def former_parts(folder: Path) -> set[str]:

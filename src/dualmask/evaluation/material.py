@@ -2,7 +2,6 @@
 """What cells are made from: data with all three parts, and classifiers that are trained once and kept."""
 
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import partial
@@ -114,8 +113,6 @@ def trained(job: Job, data: Data, mark: str, models: Path) -> DefendedClassifier
     """
     folder, entry = models / job.name, job.defence
     if unfinished(folder):
-        for rest in folder.glob(".saving-*"):
-            shutil.rmtree(rest, ignore_errors=True)
         (folder / MARK).unlink(missing_ok=True)
         if job.base:
             other = trained(replace(job, defence=job.base, base=None), data, mark, models)

@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple, cast, get_args
 from dualmask import __version__
 from dualmask.errors import DataError, OptionError
 from dualmask.evaluation.certified_records import KIND as CERTIFICATES
-from dualmask.output_lock import locks_output
+from dualmask.output_lock import check_ordinary, locks_output
 from dualmask.results import FINISHED, AttackResult, read_header, read_results
 from dualmask.text.columns import Text
 
@@ -281,6 +281,7 @@ def holds_others(path: Path) -> bool:
 @locks_output("path")
 def keep(content: str | bytes, path: Path) -> None:
     """Write a file, whole or not at all: what was there stays until the new one is. A link stays a link."""
+    check_ordinary(path)
     real = Path(os.path.realpath(path))
     part = real.with_name(f"{real.name}.part")
     try:

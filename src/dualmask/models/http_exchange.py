@@ -77,8 +77,10 @@ def exchange(
         raise NoAnswerError("garbled", "an answer that is not JSON") from None
     except (OSError, HTTPException) as error:
         cause = getattr(error, "reason", error)  # a text that takes too long does not mean that nobody is there
-        late = isinstance(cause, TimeoutError | HTTPException)
-        raise NoAnswerError("garbled" if late else "unreachable", str(cause or type(error).__name__)) from None
+        late = isinstance(cause, TimeoutError)
+        told = f"no whole answer in {timeout:g} seconds: timed out" if late else str(cause or type(error).__name__)
+        there = late or isinstance(cause, HTTPException)
+        raise NoAnswerError("garbled" if there else "unreachable", told) from None
 
 
 def answer_bytes(
@@ -108,11 +110,11 @@ def next_address(url: str, location: str, code: int) -> str:
         raise NoAnswerError("unacceptable", f"gave status {code} and an address that can't be read; find out at the "
                                             "server which address answers, and give that.") from None
     if not same:
-        raise NoAnswerError("unacceptable", f"passes questions on to another host or port, {named}, which got neither "
-                                            "texts nor headers. If you trust it, give that address.")
+        raise NoAnswerError("unacceptable", f"passes questions on to another host or port, {named:.200}, which got "
+                                            "neither texts nor headers. If you trust it, give that address.")
     if code not in KEPT:
-        raise NoAnswerError("unacceptable", f"gave status {code} and names {named}, where the texts would not arrive. "
-                                            "Give that address, if it is the one that takes texts.")
+        raise NoAnswerError("unacceptable", f"gave status {code} and names {named:.200}, where the texts would not "
+                                            "arrive. Give that address, if it is the one that takes texts.")
     return found
 
 

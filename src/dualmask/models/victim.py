@@ -293,8 +293,8 @@ def by_label(answer: object, labels: Sequence[str]) -> list[list[float]]:
                           'gets, such as {"label": "good", "score": 0.9}.') from None
     for scores in rows:
         if missing := [label for label in labels if label not in scores]:
-            raise VictimError(f"the victim's answer lacks the label '{missing[0]}'; it has {', '.join(scores)}. It "
-                              "must give all labels (top_k=None).")
+            raise VictimError(f"the victim's answer lacks the label '{missing[0]}'; it has "
+                              f"{', '.join(scores):.200}. It must give all labels (top_k=None).")
     return [[scores[label] for label in labels] for scores in rows]
 
 
