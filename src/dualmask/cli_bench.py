@@ -85,7 +85,7 @@ def read_grids(given: list[str], sources: list[str]) -> "list[Grid]":
     for name in instead:
         if name not in known:
             raise OptionError(f"--source {name}=...: no grid has data or an encoder of that name"
-                              f"{did_you_mean(name, known)} They have: {', '.join(dict.fromkeys(known))}.")
+                              f"{did_you_mean(name, set(known))}")
     return grids
 
 
