@@ -553,6 +553,11 @@ def noisy(**given: object) -> dict[str, object]:
     return {"header": {"noise": "fresh", **given}}
 
 
+def of_encoder(mark: str) -> dict[str, object]:
+    """Whatever its name, an encoder is known by another one or by the digest of its files."""
+    return {"header": {"about": {"encoder": mark}}}
+
+
 def named_plain(name: str) -> CellRecords:
     return many(5, 5, defence=name, header={"defence": {"name": "plain"}})
 
@@ -646,6 +651,10 @@ DOUBTS: Mapping[str, tuple[Cells, Cells]] = {
     "several plain rows": ([named_plain("one"), named_plain("two")], [named_plain("one"), named_plain("plain")]),
     "presets mixed": ([many(5, 5, header={"preset": "paper"}), many(5, 5, attack="pwws", header={"preset": "release"})],
                       [many(5, 5, header={"preset": "paper"}), many(5, 5, attack="pwws", header={"preset": "paper"})]),
+    "encoders differ": (
+        [many(5, 5, **of_encoder("folder 0123")), ddm(5, 5, **of_encoder("gte-small"))],
+        [many(5, 5, **of_encoder("folder 0123")), ddm(5, 5, **of_encoder("folder 0123")),
+         ddm(5, 5, data="sms", **of_encoder("gte-small")), many(5, 5, attack="pwws")]),
     "settings differ": ([many(5, 5), ddm(5, 5, header={"options": {"neighbours": 8}})], [many(5, 5), ddm(5, 5)]),
     "different classifiers": ([cell("s+"), cell("++", attack="pwws")], [cell("s+"), cell("s-", attack="pwws")]),
     "clean accuracy under the reported": ([cell("s" * 30 + "+" * 70)], [cell("s" * 15 + "+" * 85)]),
@@ -1018,6 +1027,17 @@ def test_compare_says_why_it_can_not(tmp_path: Path) -> None:
     assert compare(one, write(tmp_path / "far", shifted)).pairs[0].reason.startswith("they have no text in common")
     with pytest.raises(DataError, match="does not exist"):
         compare(one, tmp_path / "nowhere")
+
+
+def test_compare_tells_where_another_encoder_has_the_same_name(tmp_path: Path) -> None:
+    one, other = (write(tmp_path / mark, many(5, 5, **of_encoder(mark))) for mark in ("gte-small", "made"))
+    assert compare(one, other).notes == (
+        "the encoder bert is not the same on both sides (A: gte-small; B: made): what differs may come from it.",)
+    assert not compare(one, one).notes and not compare(one, write(tmp_path / "old", many(5, 5))).notes
+    found = CliRunner().invoke(app, ["compare", str(one), str(other)])
+    assert "note: the encoder bert is not the same" in found.stderr
+    text, about = doubt("seeds differ", many(5, 5, **of_encoder("a")), many(5, 5, seed=1, **of_encoder("b")))
+    assert "encoder: a and b" in text and about == ["plain"]
 
 
 def test_compare_does_not_compare_attacks_that_were_set_otherwise(tmp_path: Path) -> None:

@@ -218,5 +218,7 @@ def compare(
     console = Console()
     (console if console.is_terminal else Console(width=160)).print(table)
     console.print("p: exact paired test over texts (McNemar's for one seed); corrected by Holm over this table.")
+    for note in found.notes:
+        typer.echo(f"note: {note.translate(SHOWN)}", err=True)
     for problem in found.problems:
         typer.echo(f"left out: {problem.translate(SHOWN)}", err=True)
