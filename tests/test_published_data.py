@@ -15,9 +15,11 @@ from pathlib import Path
 
 import pytest
 from conftest import small_files
+from typer.testing import CliRunner
 
 from dualmask import resources
 from dualmask.cli_bench import read_grids
+from dualmask.cli_resources import app
 from dualmask.errors import OptionError, ResourceError
 from dualmask.evaluation.bench import plan_of, run_grid
 from dualmask.evaluation.grid import Grid, read_grid
@@ -296,6 +298,7 @@ def test_an_encoder_that_is_not_made_is_told_before_anything_is_trained(
                                             r".* --source made=minilm"):
         run_grid(asked, tmp_path / "out")
     assert not (tmp_path / "out" / "models").exists()
+    assert CliRunner().invoke(app, ["verify", "made"]).stderr == "To repair: python tools/x.py\n"
     folder = tmp_path / "cache" / "made"
     folder.mkdir(parents=True)
     (folder / "config.json").write_text("{}")
