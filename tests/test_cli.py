@@ -229,7 +229,7 @@ def test_several_wrong_options_are_told_at_once(run: Run, files: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_no_stack_trace(run: Run, files: Path, model: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     code, _, err = run("predict", model, "text", "--out", tmp_path / "file" / "out.csv")
-    assert code == 2 and err.startswith("error: ") and "is no folder; create it first" in " ".join(err.split())
+    assert code == 2 and err.startswith("error: ") and "is a file (Not a directory)" in " ".join(err.split())
 
 
 def test_a_bug_of_ours_keeps_its_stack_trace(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from dualmask.attacks import build_attack
 from dualmask.attacks.running import Assault
+from dualmask.checksums import sealed
 from dualmask.classifier import DefendedClassifier
 from dualmask.defences import DEFENCES
 from dualmask.defences.fgws import FGWS, FGWSOptions
@@ -472,7 +473,7 @@ def test_a_model_of_before_answers_as_it_did(tiny: Callable[[str], Path], data: 
     description = json.loads(path.read_text())
     later = [description["options"].pop(name) for name in ("nearest", "adversaries", "tuned_on", "chosen_by")]
     assert later == ["table", "simulated", 500, "f1"]
-    path.write_text(json.dumps(description))
+    path.write_text(sealed(description))
     again = DefendedClassifier.load(path.parent, device="cpu")
     texts = [example.text for example in data.test or []]
     assert torch.equal(again.predict(texts).probabilities, classifier.predict(texts).probabilities)

@@ -375,7 +375,9 @@ def test_what_stands_beside_reported_figures_has_the_profile_of_their_time(name:
     grid, attacks = read_grid(ROOT / "experiments" / f"{name}.toml"), {one.attack for one in reported.cells}
     assert any(reported.name_of(one.name) in ("mr", "ag_news") for one in grid.data) and reported.profile
     found = [one for one in grid.attacks if one.attack in {*attacks, "pwws"} and one.preset != "textdefender-2021"]
-    assert found and all(one.name not in ATTACKS and one.preset == reported.profile.preset for one in found)
+    first_looks = name in ("quick", "smoothing_quick")  # of which nothing was published with another profile
+    assert found and all(one.preset == reported.profile.preset for one in found)
+    assert all(first_looks or one.name not in ATTACKS for one in found)
     for one in found:
         made = build_attack(one.attack, preset=one.preset, options=one.options)
         assert not reported.profile.apart(one.attack, made.options_as_dict())

@@ -138,7 +138,7 @@ def whole_body(reply: HTTPResponse, most: int) -> bytes:
 class RedirectsToldHandler(HTTPRedirectHandler):
     """Redirects come out as an HTTPError: whoever asked decides."""
 
-    def http_error_302(self, req: Request, fp: Any, code: int, msg: str, headers: Any) -> None:
+    def http_error_302(self, *answer: Any, **named: Any) -> None:
         return None
 
     http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
