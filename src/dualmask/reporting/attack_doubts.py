@@ -58,8 +58,8 @@ def chosen_under_an_attack(entries: Entries) -> Iterator[Finding]:
             found.setdefault(one.key.defence, []).append(one.key)
     if found:
         yield Finding("epochs chosen under an attack of the table", "note",
-                      f"{', '.join(found)}: of the epochs the one was kept that withstood {JUDGING_ATTACK} best on "
-                      "validation texts. That column flatters them a little, all of them alike.",
+                      f"{', '.join(found)}: the epoch was kept that had the best mean of clean accuracy and accuracy "
+                      f"under {JUDGING_ATTACK}, on validation texts. That column flatters them a little, all alike.",
                       keys_of(found.values()))
 
 
