@@ -553,6 +553,11 @@ def noisy(**given: object) -> dict[str, object]:
     return {"header": {"noise": "fresh", **given}}
 
 
+def of_encoder(mark: str) -> dict[str, object]:
+    """Whatever its name, an encoder is known by another one or by the digest of its files."""
+    return {"header": {"about": {"encoder": mark}}}
+
+
 def named_plain(name: str) -> CellRecords:
     return many(5, 5, defence=name, header={"defence": {"name": "plain"}})
 
@@ -646,6 +651,10 @@ DOUBTS: Mapping[str, tuple[Cells, Cells]] = {
     "several plain rows": ([named_plain("one"), named_plain("two")], [named_plain("one"), named_plain("plain")]),
     "presets mixed": ([many(5, 5, header={"preset": "paper"}), many(5, 5, attack="pwws", header={"preset": "release"})],
                       [many(5, 5, header={"preset": "paper"}), many(5, 5, attack="pwws", header={"preset": "paper"})]),
+    "encoders differ": (
+        [many(5, 5, **of_encoder("folder 0123")), ddm(5, 5, **of_encoder("gte-small"))],
+        [many(5, 5, **of_encoder("folder 0123")), ddm(5, 5, **of_encoder("folder 0123")),
+         ddm(5, 5, data="sms", **of_encoder("gte-small")), many(5, 5, attack="pwws")]),
     "settings differ": ([many(5, 5), ddm(5, 5, header={"options": {"neighbours": 8}})], [many(5, 5), ddm(5, 5)]),
     "different classifiers": ([cell("s+"), cell("++", attack="pwws")], [cell("s+"), cell("s-", attack="pwws")]),
     "clean accuracy under the reported": ([cell("s" * 30 + "+" * 70)], [cell("s" * 15 + "+" * 85)]),
@@ -711,8 +720,8 @@ def test_rows_trained_otherwise_are_named_with_how() -> None:
             trained("ddm-restore", epochs=10, keep="last")]
     text, about = doubt("trained or selected differently", *rows)
     told = text[text.index("(ddm-restore") + 1:text.index("). What")].split("; ")
-    assert told == ["ddm-restore (bert): epochs 10 in place of 5, keep last in place of best",
-                    "fat (bert), ttso (bert): epochs 10 in place of 5"]
+    assert told == ["ddm-restore: epochs 10 in place of 5, keep last in place of best",
+                    "fat, ttso: epochs 10 in place of 5"]
     assert about == ["ddm-restore", "fat", "ttso"]
 
 
@@ -722,8 +731,8 @@ def test_rows_trained_before_corrections_are_named_with_what_was_corrected() -> 
     text, about = doubt("trained before corrections", *former)
     assert text[text.index("(") + 1:text.index("). Only")].split("; ") == [
         "all of them: weight decay reached biases and normalisation",
-        "rsmi (bert): dropout had a part in which tokens were masked in training",
-        "shield (bert): experts and their depths were summed, not averaged"]
+        "rsmi: dropout had a part in which tokens were masked in training",
+        "shield: experts and their depths were summed, not averaged"]
     assert about == ["plain", "rsmi", "shield"]
     text, about = doubt("trained before corrections", trained("plain", decay="all"), trained("ddm", weight_decay=0.0),
                         trained("rsmi", weight_decay=0.0))
@@ -732,15 +741,27 @@ def test_rows_trained_before_corrections_are_named_with_what_was_corrected() -> 
     assert "trained before corrections" not in {one.name for one in report(*now).doubts}
 
 
+def test_rows_have_encoders_beside_them_where_there_are_several_and_few_exceptions_are_named() -> None:
+    names = ("plain", "ddm", "fat", "ttso", "ib", "safer")
+    former = [trained(name) for name in names] + [trained("ddm-paper", decay="weights")]
+    assert "(all but ddm-paper: weight decay" in doubt("trained before corrections", *former)[0]
+    other = trained("fat", best_epoch=5)
+    other = other._replace(cell=replace(other.cell, encoder="mpnet"))
+    rows = [trained("plain"), trained("ddm", best_epoch=5), other]
+    assert "mr: ddm (bert), fat (mpnet): of all" in doubt("best at the last epoch", *rows)[0]
+    seeds = [trained("ib", seed=seed, best_epoch=5 - seed) for seed in (0, 1)]
+    assert "ib (bert, 1 of 2 seeds)" in doubt("best at the last epoch", *rows, *seeds)[0]
+
+
 def test_without_a_plain_row_most_rows_are_the_measure() -> None:
     text, about = doubt("trained or selected differently", trained("ddm", patience=0), trained("fat"), trained("ttso"))
-    assert "ddm (bert): patience 0 in place of 2)" in text and about == ["ddm"]
+    assert "(ddm: patience 0 in place of 2)" in text and about == ["ddm"]
 
 
 def test_an_option_that_came_up_later_had_its_old_effect_before() -> None:
     """What was trained before biases could be spared let them decay."""
     text, _ = doubt("trained or selected differently", trained("plain"), trained("ddm", decay="weights"))
-    assert "ddm (bert): decay weights in place of all)" in text
+    assert "(ddm: decay weights in place of all)" in text
     names = {one.name for one in report(trained("plain"), trained("ddm", decay="all")).doubts}
     assert "trained or selected differently" not in names
 
@@ -772,8 +793,12 @@ def test_rows_that_do_not_compare_are_named_beside_every_table_of_rows() -> None
     rows = [trained("plain"), trained("ddm", epochs=10), many(5, 5, **learned("safer"))]
     told = "Not all rows compare as they stand (trained or selected differently: ddm; one synonym table for "
     told += "defence and attack: safer)."
-    for render in (markdown, html, latex, short_table, restoring_table):
+    for render in (markdown, html, latex):
         assert told.split("; one")[0] in render(report(*rows)), render
+    both = report(*rows, trained("plain", data="sms"), trained("ddm", data="sms", best_epoch=5))
+    for render in (short_table, restoring_table):  # data sets share one table there
+        assert "Not all rows of mr compare as they stand (trained or selected differently: ddm" in render(both), render
+        assert "Not all rows of sms compare as they stand (best at the last epoch: ddm)." in render(both), render
     assert told in markdown(report(*rows)) and "as they stand" not in markdown(report(trained("plain")))
     head, even = (html(report(*cells)).split("<nav")[0] for cells in (rows, rows[:1]))
     assert "compare as they stand</a>" in head and "as they stand" not in even
@@ -784,12 +809,14 @@ def test_an_attack_that_learns_nothing_from_its_ranking_is_told_with_both_figure
     assert "40.0 are left where words are taken in the order of their importance, 42.0 where by chance" in text
     worse = [set_so("pwws", {}, 60), set_so("pwws", {"ranking": "random"}, 40, column="by-chance")]
     assert "60.0 are left" in doubt("rankings no better than random", *worse)[0]
+    nothing_left = [set_so("pwws", {}, 1), set_so("pwws", {"ranking": "random"}, 5, column="by-chance")]
+    assert "rankings no better than random" not in {one.name for one in report(*nothing_left).doubts}, "chance does it"
 
 
 def test_seeds_that_were_best_at_the_last_epoch_are_counted() -> None:
     rows = [trained("plain", seed=seed, best_epoch=best) for seed, best in enumerate((5, 5, 2))]
     text, about = doubt("best at the last epoch", *rows, trained("ddm", best_epoch=1))
-    assert "mr: plain (bert, 2 of 3 seeds): of all" in text and about == ["plain"]
+    assert "mr: plain (2 of 3 seeds): of all" in text and about == ["plain"]
 
 
 def test_a_temperature_is_doubted_once_for_all_attacks_on_a_classifier() -> None:
@@ -1000,6 +1027,17 @@ def test_compare_says_why_it_can_not(tmp_path: Path) -> None:
     assert compare(one, write(tmp_path / "far", shifted)).pairs[0].reason.startswith("they have no text in common")
     with pytest.raises(DataError, match="does not exist"):
         compare(one, tmp_path / "nowhere")
+
+
+def test_compare_tells_where_another_encoder_has_the_same_name(tmp_path: Path) -> None:
+    one, other = (write(tmp_path / mark, many(5, 5, **of_encoder(mark))) for mark in ("gte-small", "made"))
+    assert compare(one, other).notes == (
+        "the encoder bert is not the same on both sides (A: gte-small; B: made): what differs may come from it.",)
+    assert not compare(one, one).notes and not compare(one, write(tmp_path / "old", many(5, 5))).notes
+    found = CliRunner().invoke(app, ["compare", str(one), str(other)])
+    assert "note: the encoder bert is not the same" in found.stderr
+    text, about = doubt("seeds differ", many(5, 5, **of_encoder("a")), many(5, 5, seed=1, **of_encoder("b")))
+    assert "encoder: a and b" in text and about == ["plain"]
 
 
 def test_compare_does_not_compare_attacks_that_were_set_otherwise(tmp_path: Path) -> None:

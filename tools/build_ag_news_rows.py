@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write down which public row each training row of AG News is: source, first row and how many, run by run.
 
-    python tools/build_ag_news_rows.py ../shared/data/ag_news/train.csv SOURCES
+    python tools/build_ag_news_rows.py TRAIN.csv SOURCES
 
-SOURCES is a folder with the sources' files as `dualmask.published_data.AG_NEWS` lists them, OWNER/NAME/COMMIT/PATH.
+TRAIN.csv has the rows that were measured (`dualmask resources fetch ag-news` puts them together by what this tool
+wrote); SOURCES is a folder with the sources' files as `dualmask.published_data.AG_NEWS` lists them,
+OWNER/NAME/COMMIT/PATH.
 The asset holds row numbers alone, no text. A training row that no source has is an error.
 """
 

@@ -228,7 +228,8 @@ def main(given: Sequence[str] | None = None) -> None:
         return
     if options.device == "cuda" and not torch.cuda.is_available():
         raise SystemExit(f"No GPU was found; {options.steps} steps need one. A grid takes {BASE} as it is instead with "
-                         f"--source {NAME}={BASE}; --device cpu --steps 20 --batch 8 tries this tool.")
+                         f"--source {NAME}={BASE}, and 'make row' with ENCODER={BASE}; --device cpu --steps 20 "
+                         "--batch 8 tries this tool.")
     torch.set_float32_matmul_precision("high")
     facts = build(options, read_texts(with_wikipedia=not options.no_wikipedia))
     print(json.dumps(facts, indent=2))

@@ -85,7 +85,7 @@ def read_grids(given: list[str], sources: list[str]) -> "list[Grid]":
     for name in instead:
         if name not in known:
             raise OptionError(f"--source {name}=...: no grid has data or an encoder of that name"
-                              f"{did_you_mean(name, known)} They have: {', '.join(dict.fromkeys(known))}.")
+                              f"{did_you_mean(name, set(known))}")
     return grids
 
 
@@ -161,13 +161,15 @@ def title_of(results: Path) -> str:
 
 
 def pack(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders that 'dualmask bench' has written.")],
+    runs: Annotated[list[Path], typer.Argument(
+        metavar="RUN", help="Folders that 'dualmask bench' has written, or packed files.")],
     *,
     out: Annotated[Path, typer.Option(help="File to write, NAME.jsonl.gz; one that is there is replaced.")],
     grids: Annotated[list[str] | None, typer.Option(
-        "--grid", metavar="GRID", help="A grid whose cells there should be: what is missing of it, and what has fewer "
-                                       "texts, is noted, and what packed files lack beside it no more. Can be given "
-                                       "several times.")] = None,
+        "--grid", metavar="GRID", help="A grid whose cells should be there: those that are missing, or have fewer "
+                                       "texts than it asks for, are noted. What packed files among the runs lacked is "
+                                       "then noted only if a grid still asks for it. Can be given several times.")
+    ] = None,
     words: Annotated[bool, typer.Option(
         "--words", help="Keep changed words too; of many attacks together they give much of the texts away.")] = False,
 ) -> None:
@@ -218,5 +220,7 @@ def compare(
     console = Console()
     (console if console.is_terminal else Console(width=160)).print(table)
     console.print("p: exact paired test over texts (McNemar's for one seed); corrected by Holm over this table.")
+    for note in found.notes:
+        typer.echo(f"note: {note.translate(SHOWN)}", err=True)
     for problem in found.problems:
         typer.echo(f"left out: {problem.translate(SHOWN)}", err=True)

@@ -42,7 +42,7 @@ def verify_resources(
     name: Annotated[str | None, typer.Argument(help="One name of the list; without it, all that were fetched.")] = None,
 ) -> None:
     """Hash fetched files again; exit code 1 if something is corrupt, or if the one named is not there."""
-    from dualmask.resources import RESOURCES, verify
+    from dualmask.resources import RESOURCES, verify, way_to
 
     wrong = []
     for each in [name] if name else RESOURCES:
@@ -51,5 +51,5 @@ def verify_resources(
         if found.state == "corrupt" or (name and found.state in ("not fetched", "not made")):
             wrong.append(each)
     if wrong:
-        typer.echo(f"To repair: {' && '.join(f'dualmask resources fetch {each}' for each in wrong)}", err=True)
+        typer.echo(f"To repair: {' && '.join(map(way_to, wrong))}", err=True)
         raise typer.Exit(1)

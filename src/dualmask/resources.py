@@ -311,6 +311,12 @@ def _state(resource: Resource, *, rehash: bool) -> Status:
     return Status(resource.name, "cached", "all hashes are right" if rehash else "", _location(resource))
 
 
+def way_to(name: str) -> str:
+    """The command that brings a resource to this machine, or makes it."""
+    source = _known(name).source
+    return f"python {source.tool}" if isinstance(source, MadeByTool) else f"dualmask resources fetch {name}"
+
+
 def _made_state(resource: Resource, folder: Path, *, rehash: bool) -> Status:
     """Weights that were made anew are as good as those that were measured, but not the same."""
     if not is_made(folder):

@@ -104,6 +104,7 @@ LISTS: Mapping[str, type] = {"data": DataEntry, "encoders": EncoderEntry, "defen
                              "attacks": AttackEntry}
 WHAT = {"data": "source", "encoders": "source", "defences": "defence", "attacks": "attack"}
 EXAMPLES = {"data": "rotten-tomatoes", "encoders": "minilm", "defences": "ddm", "attacks": "textfooler"}
+EXPECTED = ("train", "validation", "test", "hash")  # of data: the rows of each part and the digest of all
 LEAST = {"samples": 1, "eot": 1, "draws": 0, "train": 2, "validation": 2, "test": 1}
 
 
@@ -191,6 +192,9 @@ def entries(
         if name in ("data", "encoders"):
             fits_source(values, mistakes, place, folder=folder, kind=name)
             fits_training(values.get("training", {}), mistakes, f"{place}.training")
+            for key in cast(Mapping[str, object], values.get("expected", {})):
+                if key not in EXPECTED:
+                    mistakes.add(f"{place}.expected", f"unknown key '{key}'{did_you_mean(key, EXPECTED)}")
         elif name == "attacks":
             fits_attack(values, mistakes, place)
         else:

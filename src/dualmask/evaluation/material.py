@@ -92,7 +92,7 @@ def load_data(entry: DataEntry) -> Dataset:
 
 def check_expected(entry: DataEntry, found: Mapping[str, object]) -> None:
     """Data from elsewhere must be the ones that the grid means, row by row."""
-    wrong = [difference(name, found.get(name), wanted) for name, wanted in entry.expected.items()
+    wrong = [f"{name}: {found.get(name)}, expected {wanted}" for name, wanted in entry.expected.items()
              if found.get(name) != wanted]
     if wrong:
         raise OptionError(f"'{entry.source}' holds other data than the grid means by '{entry.name}' "

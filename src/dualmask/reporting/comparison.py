@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two methods on the same texts: paired tests, of a table's rows against the plain classifier and of any two runs."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,7 @@ from dualmask.evaluation.metrics import held
 from dualmask.evaluation.records import CellRecords, read_cells
 from dualmask.evaluation.statistics import Difference, bootstrap, holm, mcnemar, sign_flips
 from dualmask.reporting.conditions import differing
-from dualmask.reporting.entries import WORST, Entry, Key, Worst, unique
+from dualmask.reporting.entries import WORST, Entry, Key, Worst, encoder_of, unique
 
 LEVEL = 0.05
 Place = tuple[str, str]  # a defence and a column of the table
@@ -73,6 +73,7 @@ class Comparison:
     other: Path
     pairs: tuple[Pair, ...]
     problems: tuple[str, ...]  # what was left out: files that could not be read, cells and texts of one side only
+    notes: tuple[str, ...] = ()  # what is to be read beside the tests
 
 
 Sides = tuple[Mapping[int, Outcomes], Mapping[int, Outcomes]]  # by seed, of two methods
@@ -190,7 +191,18 @@ def compare(one: Path, other: Path) -> Comparison:
     values = holm({place: pair.test.p for place, pair in pairs.items() if pair.test})
     done = [replace(pair, test=replace(pair.test, corrected=values[place])) if pair.test else pair
             for place, pair in pairs.items()]
-    return Comparison(one, other, tuple(done), (*sides[0].problems, *sides[1].problems, *lonely, *lost_texts(done)))
+    return Comparison(one, other, tuple(done), (*sides[0].problems, *sides[1].problems, *lonely, *lost_texts(done)),
+                      tuple(other_encoders(sides[0].cells, sides[1].cells)))
+
+
+def other_encoders(one: Sequence[CellRecords], other: Sequence[CellRecords]) -> Iterator[str]:
+    """Encoders that have one name on both sides and are not the same: the classifiers differ by these, too."""
+    for name in dict.fromkeys(records.cell.encoder for records in one):
+        marks = [dict.fromkeys(mark for records in side if records.cell.encoder == name
+                               if (mark := encoder_of(records.header))) for side in (one, other)]
+        if all(marks) and marks[0].keys() != marks[1].keys():
+            yield (f"the encoder {name} is not the same on both sides (A: {', '.join(marks[0])}; B: "
+                   f"{', '.join(marks[1])}): what differs may come from it.")
 
 
 def only_there(path: Path, kinds: Sequence[Kind]) -> str:

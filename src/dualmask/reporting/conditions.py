@@ -6,7 +6,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from dualmask.evaluation.records import FITTED, SCORE_WORDS, TEMPERATURES, TRANSFER
 from dualmask.options import whole_training
-from dualmask.reporting.entries import PLAIN, Entry, Key, Run, Worst, defence_options, plain_rows, training_facts
+from dualmask.reporting.entries import (
+    PLAIN,
+    Entry,
+    Key,
+    Run,
+    Worst,
+    defence_options,
+    encoder_of,
+    plain_rows,
+    training_facts,
+)
 from dualmask.reporting.findings import Finding, counted, named, options, setting
 from dualmask.text.columns import Text
 
@@ -53,6 +63,7 @@ def conditions(runs: Sequence[Run]) -> dict[str, list[object]]:
     found["training"] = [{**whole_training(given), "seed": None} for run in runs
                          if isinstance(given := training_facts(run.records.header).get("training"), Mapping)]
     found["dualmask"] = [version_of(run) for run in runs]
+    found["encoder"] = [encoder_of(run.records.header) or None for run in runs]
     return {name: values for name, given in found.items() if (values := [one for one in given if one is not None])}
 
 
@@ -65,6 +76,24 @@ def version_of(run: Run) -> object:
 def basis(entry: Entry) -> Basis:
     return frozenset((run.seed, one.index, run.records.mark_of(one))
                      for run in entry.runs for one in run.records.results)
+
+
+def encoders_differ(entries: Entries) -> Iterator[Finding]:
+    """Rows of one table whose encoder has the same name and is another one."""
+    for group in tables(entries):
+        found: dict[str, list[Key]] = {}
+        for one in group:
+            for mark in dict.fromkeys(encoder_of(run.records.header) for run in one.runs):
+                found.setdefault(mark, []).append(one.key)
+        found.pop("", None)  # records of before, or of other programs, may not tell it
+        if len(found) > 1:
+            key = group[0].key
+            told = "; ".join(f"{mark}: {', '.join(dict.fromkeys(one.defence for one in keys))}"
+                             for mark, keys in found.items())
+            yield Finding("encoders differ", "serious",
+                          f"{key.data}, {key.mode}: more than one encoder goes by the name {key.encoder} ({told}). "
+                          "What rows differ by may come from it; give one of them another name.",
+                          tuple(one for keys in found.values() for one in keys))
 
 
 def texts_differ(entries: Entries) -> Iterator[Finding]:

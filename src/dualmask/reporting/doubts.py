@@ -16,6 +16,7 @@ from dualmask.reporting.attack_doubts import (
 )
 from dualmask.reporting.conditions import (
     Entries,
+    encoders_differ,
     mixed_presets,
     never_begun,
     other_options,
@@ -37,7 +38,7 @@ ORDER: Sequence[Severity] = ("serious", "caution", "note")
 UNRANKED = frozenset({  # where serious: accuracy under attack may flatter the defence, or can't be compared
     "an illusion of scores", "an illusion of noise", "transfer beats adaptive", "hardly any query",
     "stopped by the budget", "given up", "always the same answer", "no adaptive attack", "unfinished",
-    "worst case on fewer texts", "settings differ", "never begun"})
+    "worst case on fewer texts", "settings differ", "encoders differ", "never begun"})
 UNEVEN = (  # where rows were not made, or are not met, alike: their figures can't be compared as they stand
     "trained or selected differently", "best at the last epoch", "trained on an attack of the table",
     "one synonym table for defence and attack", "rankings no better than random")
@@ -58,8 +59,8 @@ def find_doubts(entries: Entries, worst: Sequence[Worst], reported: ReportedTabl
     for compare in (transfer_stronger, aware_weaker, white_box_weaker, illusions):
         found += compare(whole)
     for look in (adaptive_missing, aware_missing, like_plain, small_samples, single_seeds, unfinished, seeds_differ,
-                 never_begun, trained_otherwise, best_at_the_end, texts_differ, sources_differ, several_plain,
-                 mixed_presets, other_options, temperature_extreme, temperature_of_others, stand_ins,
+                 never_begun, trained_otherwise, best_at_the_end, encoders_differ, texts_differ, sources_differ,
+                 several_plain, mixed_presets, other_options, temperature_extreme, temperature_of_others, stand_ins,
                  trained_on_an_attack, chosen_under_an_attack, shared_tables, no_better_rankings):
         found += look(entries)
     found += [*short_worst(entries, worst), *disputed(worst, entries)]

@@ -186,6 +186,12 @@ def options_of(header: Mapping[str, object]) -> Mapping[str, object]:
     return found if isinstance(found, dict) else {}
 
 
+def encoder_of(header: Mapping[str, object]) -> str:
+    """Which encoder stands behind the name: another name, or the digest of its files; empty where nothing is told."""
+    about = header.get("about")
+    return str(about.get("encoder") or "") if isinstance(about, Mapping) else ""
+
+
 def training_facts(header: Mapping[str, object]) -> Mapping[str, object]:
     """How the classifier was trained."""
     about = header.get("about")

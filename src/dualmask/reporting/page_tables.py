@@ -171,10 +171,12 @@ def notes(table: Table, cautions: Sequence[str]) -> str:
         where = f" on {shown(table.similar_data)}, similar data" if table.similar_data else ""
         rows = ", ".join(f"{line.defence} ({line.origin})" for line in table.lines
                          if line.origin and (line.gaps or line.clean_gap))
-        lines.append(f"“paper” is what the literature reports{where}, with the difference of what was measured; "
-                     "“far off” means more than two deviations apart or, with one seed, outside the interval; “older "
-                     "profile”: reported of another profile of the attack."
-                     + (f" It stands beside {shown(rows)}." if rows else ""))
+        beside = f"; it stands beside {shown(rows)}" if rows else ""
+        lines.append(f"“paper” is what the literature reports{where}, with the difference of what was measured{beside}."
+                     " “far off” means more than two deviations apart or, with one seed, outside the interval.")
+    if any(gap.older for line in table.lines for gap in line.gaps.values()):
+        lines.append("“older profile”: that figure was reported when the attack was set otherwise than here, so that "
+                     "the two do not compare.")
     return f'<p class="notes">{" ".join(lines)}</p>\n'
 
 

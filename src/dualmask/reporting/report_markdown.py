@@ -45,8 +45,8 @@ def markdown(report: Report, *, note: str = "", pictures: Mapping[str, str] | No
     if any(line.gaps or line.clean_gap for table in report.tables for line in table.lines):
         parts += ["## Reported beside measured",
                   one_line(f"{report.caution} Source: {report.reported.source}.") + " 'far' marks a difference of more "
-                  "than two deviations or, with one seed, a reported figure outside the interval; 'older profile' one "
-                  "that was reported of another profile of the attack.",
+                  "than two deviations or, with one seed, a reported figure outside the interval; 'older profile' a "
+                  "reported figure for which the attack was set otherwise than here.",
                   rendered(reported_rows(report))]
     if missing := [*missing_lines(report), *unfinished_lines(report)]:
         parts += ["## What is missing", "\n".join(f"* {one_line(line)}." for line in missing)]

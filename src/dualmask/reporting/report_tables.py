@@ -110,10 +110,11 @@ def cautions(report: Report, table: Table) -> list[str]:
     return [*serious, *uneven_lines(report.uneven(table.lines))]
 
 
-def uneven_lines(uneven: Mapping[str, Sequence[str]]) -> Iterator[str]:
+def uneven_lines(uneven: Mapping[str, Sequence[str]], *, of: str = "") -> Iterator[str]:
+    """Of one table, or of the data that are told."""
     if uneven:
         told = "; ".join(f"{name}: {', '.join(rows)}" for name, rows in uneven.items())
-        yield f"Not all rows compare as they stand ({told})."
+        yield f"Not all rows{f' of {of}' if of else ''} compare as they stand ({told})."
 
 
 def settings_line(table: Table) -> Iterator[str]:

@@ -138,12 +138,13 @@ def short_rows(report: Report, chosen: Callable[[Table], Sequence[Line]]) -> lis
 
 def short_cautions(report: Report, chosen: Callable[[Table], Sequence[Line]]) -> list[str]:
     """What is to be read beside such rows; results tell it at length."""
-    found: dict[str, dict[str, None]] = {}
+    found: dict[str, dict[str, dict[str, None]]] = {}  # by data and by the doubt's name
     for table in (table for table in report.tables if table.mode == "adaptive" and table.scores == "raw"):
         for name, rows in report.uneven(chosen(table)).items():
-            found.setdefault(name, {}).update(dict.fromkeys(rows))
-    return [*uneven_lines({name: list(rows) for name, rows in found.items()}),
-            *(one.text for one in report.doubts if one.name == OLDER)]
+            found.setdefault(table.data, {}).setdefault(name, {}).update(dict.fromkeys(rows))
+    lines = [line for data, doubts in found.items()
+             for line in uneven_lines({name: list(rows) for name, rows in doubts.items()}, of=data)]
+    return [*lines, *(one.text for one in report.doubts if one.name == OLDER)]
 
 
 def short_list(table: Table) -> Sequence[Line]:

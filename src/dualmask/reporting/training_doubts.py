@@ -3,7 +3,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from dualmask.options import whole_training
@@ -50,7 +50,7 @@ def trained_otherwise(entries: Entries) -> Iterator[Finding]:
             if how := options_apart(given, usual):
                 found.setdefault(row.data, {}).setdefault(how, {})[row] = None
     for data, ways in found.items():
-        which = "; ".join(f"{listed(group)}: {how}" for how, group in ways.items())
+        which = "; ".join(f"{listed(group, of_data(told, data))}: {how}" for how, group in ways.items())
         yield Finding("trained or selected differently", "caution",
                       f"{data}: not all rows were trained, or had their epoch chosen, as the plain row or most others "
                       f"({which}). What such a row gains or loses may come from that, not from its defence.",
@@ -65,8 +65,7 @@ def trained_before_corrections(entries: Entries) -> Iterator[Finding]:
             found.setdefault(row.data, {}).setdefault(what, {})[row] = None
     for data, faults in found.items():
         every = [row for row, group in rows(entries).items() if row.data == data and training_options(group)]
-        which = "; ".join(f"{'all of them' if len(group) == len(every) > 1 else listed(group)}: {what}"
-                          for what, group in faults.items())
+        which = "; ".join(f"{listed(group, every)}: {what}" for what, group in faults.items())
         yield Finding("trained before corrections", "caution",
                       f"{data}: rows were trained before faults in training were corrected ({which}). Only training "
                       "them again can tell what that changes.",
@@ -105,9 +104,11 @@ def best_at_the_end(entries: Entries) -> Iterator[Finding]:
         ends = {run.seed: ended for one in group for run in one.runs
                 if (ended := still_rising(training_facts(run.records.header))) is not None}
         if last := [seed for seed, ended in ends.items() if ended]:
-            found.setdefault(row.data, {})[row] = f", {len(last)} of {len(ends)} seeds" if len(ends) > 1 else ""
+            found.setdefault(row.data, {})[row] = f"{len(last)} of {len(ends)} seeds" if len(ends) > 1 else ""
     for data, those in found.items():
-        which = ", ".join(f"{row.defence} ({row.encoder}{seeds})" for row, seeds in those.items())
+        several = several_encoders(of_data(rows(entries), data))
+        which = ", ".join(row.defence + in_brackets(row.encoder if several else "", seeds)
+                          for row, seeds in those.items())
         yield Finding("best at the last epoch", "caution",
                       f"{data}: {which}: of all epochs the last one allowed was the best on the held-out texts. They "
                       "may not have converged, and longer training may change their figures.",
@@ -122,12 +123,34 @@ def still_rising(facts: Mapping[str, object]) -> bool | None:
     return bool(facts["best_epoch"] == options.get("epochs"))
 
 
-def listed(group: Mapping[Row, None]) -> str:
-    """Rows by name, with the encoders that each is there with."""
+def of_data(those: Iterable[Row], data: str) -> list[Row]:
+    return [row for row in those if row.data == data]
+
+
+def several_encoders(those: Iterable[Row]) -> bool:
+    return len({row.encoder for row in those}) > 1
+
+
+def listed(group: Collection[Row], every: Sequence[Row]) -> str:
+    """Rows by name, or the few of all that are not among them; with their encoders where there are several."""
+    those = set(group)
+    rest = [row for row in every if row not in those]
+    if len(every) > 1 and len(rest) < len(those) / 4:
+        return f"all but {by_encoder(rest, every)}" if rest else "all of them"
+    return by_encoder(list(group), every)
+
+
+def by_encoder(those: Sequence[Row], every: Sequence[Row]) -> str:
     encoders: dict[str, list[str]] = {}
-    for row in group:
+    for row in those:
         encoders.setdefault(row.defence, []).append(row.encoder)
-    return ", ".join(f"{defence} ({', '.join(those)})" for defence, those in encoders.items())
+    several = several_encoders(every)
+    return ", ".join(name + in_brackets(*(found if several else ())) for name, found in encoders.items())
+
+
+def in_brackets(*words: str) -> str:
+    told = ", ".join(filter(None, words))
+    return f" ({told})" if told else ""
 
 
 def keys_of(entries: Entries, those: set[Row]) -> tuple[Key, ...]:
