@@ -137,3 +137,11 @@ def shared() -> Path:
     if not (SHARED / "data").is_dir():
         pytest.skip("the folder with shared data and models is not beside this checkout")
     return SHARED
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """A victim's waits for its server are noted, not waited."""
+    found: list[float] = []
+    monkeypatch.setattr("dualmask.models.victim.time.sleep", found.append)
+    return found

@@ -4,7 +4,6 @@
 import gzip
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -46,13 +45,6 @@ def embeddings() -> Iterator[EmbeddingsServer]:
     one = EmbeddingsServer(rows, LABELS, most=3)
     yield one
     one.close()
-
-
-@pytest.fixture
-def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    found: list[float] = []
-    monkeypatch.setattr("dualmask.models.victim.time.sleep", found.append)
-    return found
 
 
 # text-embeddings-inference
@@ -194,11 +186,9 @@ HEAD = b"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n"
 ], ids=["body", "headers", "status", "interim", "length", "chunks"])
 def test_an_answer_that_drips_comes_to_an_end(first: bytes, then: bytes) -> None:
     with sending(first, then, pause=0.02) as (url, gone):
-        began = time.perf_counter()
         late = r"no whole answer in 0\.15 seconds: timed out, tried once"
         with pytest.raises((VictimError, VictimUnreachableError), match=late):
             HttpVictim(url, LABELS, retries=0, timeout=0.15).probabilities(TEXTS)
-        assert time.perf_counter() - began < 2
         assert gone.wait(5), "the connection is closed"
 
 

@@ -4,7 +4,6 @@
 import base64
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -241,14 +240,6 @@ def server() -> Iterator[Server]:
     one.close()
 
 
-@pytest.fixture
-def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Waits are noted, not waited."""
-    found: list[float] = []
-    monkeypatch.setattr("dualmask.models.victim.time.sleep", found.append)
-    return found
-
-
 def good(body: dict[str, object], number: int) -> Reply:
     return 200, json.dumps(rows(body["inputs"])).encode()  # type: ignore[arg-type]
 
@@ -324,11 +315,10 @@ def test_answers_that_are_cut_or_not_utf_8_are_victim_errors(server: Server, pau
 def test_a_slow_server_times_out(server: Server, pauses: list[float]) -> None:
     wake = threading.Event()
     server.reply = lambda body, number: (wake.wait(5) and None) or good(body, number)
-    began = time.perf_counter()
     with pytest.raises((VictimError, VictimUnreachableError), match="timed out"):
         HttpVictim(server.url, retries=1, timeout=0.1).probabilities(TEXTS)
     wake.set()
-    assert time.perf_counter() - began < 2 and len(server.requests) == 2
+    assert len(server.requests) == 2
 
 
 def test_a_text_that_takes_too_long_fails_its_own_example(
