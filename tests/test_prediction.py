@@ -407,7 +407,8 @@ def test_safe_csv_on_the_command_line(
     assert "\n'=1+1" in written and "note" not in found.stderr
     found = CliRunner().invoke(app, [*asked, *(["--overwrite"] if "--out" in arguments else [])])
     written = Path("a.csv").read_text() if "--out" in arguments else found.stdout
-    assert "\n=1+1" in written and "note: 1 texts, names of columns or labels begin as formulas do" in found.stderr
+    assert "\n=1+1" in written
+    assert "note: in 1 place a text, a column's name or a label begins as a formula does" in found.stderr
 
 
 def test_an_unfinished_run_is_resumed_only_as_the_same_job(classifier: DefendedClassifier, tmp_path: Path) -> None:

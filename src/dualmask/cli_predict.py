@@ -168,9 +168,10 @@ def show(classifier: "DefendedClassifier", request: Request) -> None:
 def note_formulas(count: int) -> None:
     """What was written is what was given: a program needs it so, a spreadsheet may run it."""
     if count:
+        places = "1 place" if count == 1 else f"{count:,} places"
         Console(stderr=True).print(
-            f"note: {count:,} texts, names of columns or labels begin as formulas do, which spreadsheets run on "
-            "opening; --safe-csv puts ' before them.", style="yellow", highlight=False, soft_wrap=True)
+            f"note: in {places} a text, a column's name or a label begins as a formula does, which spreadsheets run on "
+            "opening; --safe-csv puts ' before it.", style="yellow", highlight=False, soft_wrap=True)
 
 
 def note_empty(empty: int, rows: int) -> None:
