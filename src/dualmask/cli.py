@@ -14,6 +14,7 @@ import typer
 from dualmask import __version__
 from dualmask.cli_bench import bench, compare, pack, report
 from dualmask.cli_certify import certify
+from dualmask.cli_harden import harden
 from dualmask.cli_resources import app as resources_app
 from dualmask.cli_theory import theory
 from dualmask.errors import BusyOutputError, DualmaskError, OptionError, did_you_mean
@@ -181,7 +182,7 @@ def attack(
         progress=not quiet))
 
 
-for command in (certify, bench, report, pack, compare, theory):
+for command in (harden, certify, bench, report, pack, compare, theory):
     app.command()(command)
 
 

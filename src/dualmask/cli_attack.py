@@ -183,19 +183,14 @@ def source_of(path: Path, victim: "DefendedClassifier") -> "CellRecords":
 
 def cell_of(request: Request, victim: object) -> "Cell":
     """What a report or a comparison calls these records."""
-    from dualmask.evaluation.records import Cell
+    from dualmask.evaluation.records import Cell, cell_name
 
     facts: Mapping[str, Any] = getattr(victim, "facts", {})
     defence = str(getattr(getattr(victim, "defence", None), "name", "unknown"))
     trained = str(facts.get("defence", defence))
-    return Cell(named(Path(request.data).stem), named(Path(str(facts.get("encoder", "unknown"))).name),
-                named(defence if trained == defence else f"{trained}-off"), str(request.attack),
+    return Cell(cell_name(Path(request.data).stem), cell_name(Path(str(facts.get("encoder", "unknown"))).name),
+                cell_name(defence if trained == defence else f"{trained}-off"), str(request.attack),
                 request.mode or "adaptive", int(facts.get("training", {}).get("seed", 0)))
-
-
-def named(name: str) -> str:
-    """A name with nothing in it that a cell's file could not have."""
-    return "".join(letter if letter.isalnum() or letter in "-_+" else "-" for letter in name) or "unknown"
 
 
 class Progressing(Progress):
