@@ -31,7 +31,7 @@ from dualmask.integration import check_wrapping, sets_thresholds, wrap_network
 from dualmask.models.classifiers import load_classifier
 from dualmask.options import check_least
 from dualmask.output_lock import output_lock
-from dualmask.results import HELD, AttackResult
+from dualmask.results import HELD, AttackResult, read_header
 from dualmask.storage import DESCRIPTION
 from dualmask.text.columns import FIND, Columns
 from dualmask.text.examples import Dataset, Example, Text, load_dataset, split_stratified
@@ -341,7 +341,7 @@ class Measurement:
         self.victims = {False: bare, True: made.classifier}
         self.texts, self.records, self.watch, self.seed = texts, records, watch, seed
         self.overwrite = overwrite
-        self.encoder = cell_name(str(made.classifier.facts["encoder"]))
+        self.encoder = cell_name(Path(str(made.classifier.facts["encoder"])).name)
 
     def run(self, attacks: Sequence[Attack], *, samples: int, minutes: float) -> dict[str, AttackEffect]:
         """What the attacks leave of as many texts as all of them had time for, or each for itself."""
@@ -370,12 +370,19 @@ class Measurement:
         victim = self.victims[defended]
         cell = Cell(cell_name(self.texts.name), self.encoder, cell_name(victim.defence.name), attack.name, "adaptive",
                     0)
-        protocol = Protocol(samples=size, sample_seed=self.seed, attack_seed=self.seed, measure=None)
-        results = evaluate(cell, victim, self.texts.measured, attack, protocol=protocol,
-                           out=record_path(self.records, cell), resume=not (self.overwrite and first),
-                           overwrite=self.overwrite and first, watch=self.watch.attacked)
+        path, replace_it = record_path(self.records, cell), self.overwrite and first
+        asked = size if replace_it else max(size, recorded_samples(path))  # records grow, but are never cut
+        protocol = Protocol(samples=asked, sample_seed=self.seed, attack_seed=self.seed, measure=None)
+        results = evaluate(cell, victim, self.texts.measured, attack, protocol=protocol, out=path,
+                           resume=not replace_it, overwrite=replace_it, watch=self.watch.attacked)
         wanted = set(sampled(self.texts.measured, size, self.seed))
         return {result.index: result.outcome in HELD for result in results if result.index in wanted}
+
+
+def recorded_samples(path: Path) -> int:
+    """How many texts a file of records was begun with; 0 where there is none."""
+    samples = read_header(path).get("samples") if path.exists() else None
+    return samples if isinstance(samples, int) else 0
 
 
 def note_measurement(done: Hardened) -> None:
