@@ -16,7 +16,7 @@ from dualmask.reporting.report import Report
 from dualmask.results import read_header
 
 ROOT = Path(__file__).parents[1]
-TABLES: dict[str, Callable[[Report], str]] = {"README.md": short_table, "docs/restore.md": restoring_table}
+TABLES: dict[str, Callable[[Report], str]] = {"docs/measured.md": short_table, "docs/restore.md": restoring_table}
 BEGIN, END = "<!-- written by make results -->\n", "<!-- up to here -->\n"
 
 
