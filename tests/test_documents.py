@@ -81,9 +81,9 @@ DDM_PAGE = (ROOT / "docs" / "ddm.md").read_text(encoding="utf-8")
 EXPECTED = {
     "train_from_csv.py": ["labels: negative, positive", "with the defence on", "the mvoie was very great"],
     "collator_with_trainer.py": ["[CLS] [MASK] [MASK] the movie was very bad [SEP]", "16 steps", "'label':"],
-    "defend_a_model.py": ["defence off:", "defence on:", "distrusted: '"],
+    "defend_a_model.py": ["defence off:", "defence on:", "read otherwise: 'mvoie' as "],
     "attack_a_classifier.py": ["the classifier:", " queries ", "the function:", "succeeded"],
-    "pipeline_style.py": ["every label:", "hidden: '", "score "],
+    "pipeline_style.py": ["every label:", "'mvoie', characters 4 to 9: "],
 }
 
 

@@ -3,8 +3,8 @@
 
     python tools/readme_picture.py [DEMO] [--out docs/pictures]
 
-DEMO is the folder of `make demo` (`demo` unless given), which holds both classifiers. Two SVG files are written, one for
-light pages and one for dark ones; their text is what the command line prints.
+DEMO is the folder of `make demo` (`demo` unless given), which holds both classifiers. Two SVG files are written, one
+for light pages and one for dark ones; their text is what the command line prints.
 """
 
 import argparse
