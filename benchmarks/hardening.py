@@ -25,10 +25,10 @@ from dualmask import DefendedClassifier, attack, train
 from dualmask.attacks.running import sampled
 from dualmask.defences import build_defence
 from dualmask.evaluation.material import load_data
-from dualmask.integration import wrap_network
 from dualmask.quickstart import quick_grid
 from dualmask.results import HELD
 from dualmask.text.examples import Dataset
+from dualmask.wrapping import wrap_network
 
 ATTACKS = ("deepwordbug", "textbugger", "textfooler")
 ROWS = {  # by name: defence and preset

@@ -79,8 +79,7 @@ def train(
         "resource such as rotten-tomatoes.")],
     *,
     out: Annotated[Path, typer.Option(help="Folder to save the model in.")],
-    defence: Annotated[str, typer.Option(
-        help="See 'dualmask choose' and 'dualmask list'; 'ddm' is the paper's method.")] = "ddm-restore",
+    defence: Annotated[str, typer.Option(help="See 'dualmask choose'; 'ddm': the paper's.")] = "ddm-restore",
     preset: Annotated[str, typer.Option(help="See 'dualmask card DEFENCE'.")] = "recommended",
     encoder: Annotated[str, typer.Option(help="A resource's name, a folder or a hub id.")] = "minilm",
     option: Options = None,

@@ -9,44 +9,48 @@ import typer
 COLUMNS, RUNS, MEASURING = "Columns (found by name unless given)", "Runs", "Measuring what it brings"
 
 
+Model = Annotated[str, typer.Argument(
+    metavar="MODEL", help="The classifier: a folder or a hub id of any Hugging Face text classifier, or one of ours.")]
+Data = Annotated[str, typer.Argument(
+    metavar="DATA", help="Texts such as it answers, with labels or without: a file, a folder, a hub data set or a "
+    "resource. The defence learns their words; some are kept to measure by.")]
+PresetName = Annotated[str | None, typer.Option(
+    help="See 'dualmask card DEFENCE'; the one for networks that are trained already unless given.")]
+DefenceOptions = Annotated[list[str] | None, typer.Option(
+    metavar="NAME=VALUE", help="An option of the defence, as 'dualmask card' lists them; repeatable.")]
+MaxLength = Annotated[int | None, typer.Option(
+    min=4, help="Tokens that the classifier reads of a text; its own limit unless given.")]
+Attacks = Annotated[list[str] | None, typer.Option(
+    help="An attack to measure with; repeatable. Unless given: deepwordbug (misspelling), textbugger (both) and "
+    "textfooler (synonyms).", rich_help_panel=MEASURING)]
+Samples = Annotated[int, typer.Option(
+    min=1, help="Texts that each attack tries, with the defence off and on.", rich_help_panel=MEASURING)]
+Minutes = Annotated[float, typer.Option(
+    min=0, help="End the attacks after so many minutes and tell what they found by then; 0 runs none.",
+    rich_help_panel=MEASURING)]
+Seed = Annotated[int, typer.Option(
+    help="Decides which texts are kept to measure by and which are attacked.", rich_help_panel=MEASURING)]
+Labels = Annotated[str | None, typer.Option(
+    help="What the data call the classes, in the model's order, by commas; needed where neither names nor numbers "
+    "agree.", rich_help_panel=COLUMNS)]
+TextColumn = Annotated[str | None, typer.Option(help="Column of the text.", rich_help_panel=COLUMNS)]
+LabelColumn = Annotated[str | None, typer.Option(help="Column of the label.", rich_help_panel=COLUMNS)]
+PairColumn = Annotated[str | None, typer.Option(help="Column of a second text.", rich_help_panel=COLUMNS)]
+Resume = Annotated[bool, typer.Option(
+    "--resume", help="Go on with the attacks of a stopped run.", rich_help_panel=RUNS)]
+Overwrite = Annotated[bool, typer.Option(
+    "--overwrite", help="Replace the classifier in the folder.", rich_help_panel=RUNS)]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.", rich_help_panel=RUNS)]
+
+
 def harden(
-    model: Annotated[str, typer.Argument(
-        metavar="MODEL", help="The classifier: a folder or a hub id of any Hugging Face text classifier, or one of "
-        "ours.")],
-    data: Annotated[str, typer.Argument(
-        metavar="DATA", help="Texts such as it answers, with labels or without: a file, a folder, a hub data set or a "
-        "resource. The defence learns their words; some are kept to measure by.")],
-    *,
+    model: Model, data: Data, *,
     out: Annotated[Path, typer.Option(help="Folder to save the hardened classifier in.")],
     defence: Annotated[str, typer.Option(help="See 'dualmask choose' and 'dualmask list'.")] = "ddm-restore",
-    preset: Annotated[str | None, typer.Option(
-        help="See 'dualmask card DEFENCE'; the one for networks that are trained already unless given.")] = None,
-    option: Annotated[list[str] | None, typer.Option(
-        metavar="NAME=VALUE", help="An option of the defence, as 'dualmask card' lists them; repeatable.")] = None,
-    max_length: Annotated[int | None, typer.Option(
-        min=4, help="Tokens that the classifier reads of a text; its own limit unless given.")] = None,
-    attack: Annotated[list[str] | None, typer.Option(
-        help="An attack to measure with; repeatable. Unless given: deepwordbug (misspelling), textbugger (both) and "
-        "textfooler (synonyms).", rich_help_panel=MEASURING)] = None,
-    samples: Annotated[int, typer.Option(
-        min=1, help="Texts that each attack tries, with the defence off and on.", rich_help_panel=MEASURING)] = 40,
-    minutes: Annotated[float, typer.Option(
-        min=0, help="End the attacks after so many minutes and tell what they found by then; 0 runs none.",
-        rich_help_panel=MEASURING)] = 5.0,
-    seed: Annotated[int, typer.Option(
-        help="Decides which texts are kept to measure by and which are attacked.", rich_help_panel=MEASURING)] = 0,
-    labels: Annotated[str | None, typer.Option(
-        help="What the data call the classes, in the model's order, by commas; needed where neither names nor numbers "
-        "agree.", rich_help_panel=COLUMNS)] = None,
-    text_column: Annotated[str | None, typer.Option(help="Column of the text.", rich_help_panel=COLUMNS)] = None,
-    label_column: Annotated[str | None, typer.Option(help="Column of the label.", rich_help_panel=COLUMNS)] = None,
-    pair_column: Annotated[str | None, typer.Option(
-        help="Column of a second text.", rich_help_panel=COLUMNS)] = None,
-    resume: Annotated[bool, typer.Option(
-        "--resume", help="Go on with the attacks of a stopped run.", rich_help_panel=RUNS)] = False,
-    overwrite: Annotated[bool, typer.Option(
-        "--overwrite", help="Replace the classifier in the folder.", rich_help_panel=RUNS)] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.", rich_help_panel=RUNS)] = False,
+    preset: PresetName = None, option: DefenceOptions = None, max_length: MaxLength = None, attack: Attacks = None,
+    samples: Samples = 40, minutes: Minutes = 5.0, seed: Seed = 0, labels: Labels = None,
+    text_column: TextColumn = None, label_column: LabelColumn = None, pair_column: PairColumn = None,
+    resume: Resume = False, overwrite: Overwrite = False, quiet: Quiet = False,
 ) -> None:
     """Put a defence around a trained classifier in seconds, without training, and attack it before and after."""
     from rich.console import Console

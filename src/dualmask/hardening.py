@@ -7,7 +7,7 @@ classifier try to fool the same texts twice: with the defence off, and with it o
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, cast
@@ -27,7 +27,6 @@ from dualmask.evaluation.protocol import Protocol, evaluate
 from dualmask.evaluation.records import Cell, cell_name
 from dualmask.evaluation.standing import record_path
 from dualmask.evaluation.statistics import mcnemar
-from dualmask.integration import check_wrapping, sets_thresholds, wrap_network
 from dualmask.models.classifiers import load_classifier
 from dualmask.options import check_least
 from dualmask.output_lock import output_lock
@@ -37,6 +36,7 @@ from dualmask.text.columns import FIND, Columns
 from dualmask.text.examples import Dataset, Example, Text, load_dataset, split_stratified
 from dualmask.text.label_matching import match_labels
 from dualmask.text.tables import iter_rows
+from dualmask.wrapping import check_wrapping, sets_thresholds, wrap_network
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -137,15 +137,10 @@ def harden(
     samples, minutes: how many texts each attack tries, and after how long attacks end (0: none is run).
     out: the folder to save in, records of the attacks included. resume: keep the records that are there.
     """
-    check_least(samples=(samples, 1), minutes=(minutes, 0))
     folder, watch = Path(out) if out else None, watch or HardeningWatch()
     chosen = preset or DEFENCES.find(defence).preset_around_trained
     guard = build_defence(defence, preset=chosen, options=options)
-    built = [build_attack(name) for name in attacks]
-    for attack in built:
-        if attack.against:
-            raise OptionError(f"the attack '{attack.name}' knows one defence and can't be run with it off; give "
-                              f"attacks such as {', '.join(ATTACKS_RUN)}, and run this one with 'dualmask attack'.")
+    built = chosen_attacks(attacks, samples=samples, minutes=minutes)
     with output_lock(folder):
         check_target(folder, model, resume=resume, overwrite=overwrite)
         watch.stage("loading the classifier")
@@ -160,13 +155,23 @@ def harden(
             measured = Measurement(made, bare, texts, folder / RECORDS if folder else Path(scratch), watch=watch,
                                    seed=seed, overwrite=overwrite)
             effects = measured.run(built, samples=samples, minutes=minutes)
-        unfinished = tuple(attack.name for attack in built if attack.name not in effects)
-        done = Hardened(**{**vars(made), "attacks": tuple(effects.values()), "out": folder,
-                           "unfinished": unfinished if minutes else ()})
+        unfinished = tuple(attack.name for attack in built if minutes and attack.name not in effects)
+        done = replace(made, attacks=tuple(effects.values()), out=folder, unfinished=unfinished)
         if folder and effects:
             note_measurement(done)
             done.classifier.save(folder)
     return done
+
+
+def chosen_attacks(names: Sequence[str], *, samples: int, minutes: float) -> list[Attack]:
+    """The attacks that measure, refused before anything is loaded where they can't."""
+    check_least(samples=(samples, 1), minutes=(minutes, 0))
+    built = [build_attack(name) for name in names]
+    for attack in built:
+        if attack.against:
+            raise OptionError(f"the attack '{attack.name}' knows one defence and can't be run with it off; give "
+                              f"attacks such as {', '.join(ATTACKS_RUN)}, and run this one with 'dualmask attack'.")
+    return built
 
 
 def check_target(folder: Path | None, model: object, *, resume: bool, overwrite: bool) -> None:

@@ -11,14 +11,13 @@ from torch import Tensor
 
 from dualmask.classifier import DefendedClassifier
 from dualmask.defences import DEFENCES, build_defence
-from dualmask.defences.base import Defence
-from dualmask.defences.combination import Combined
-from dualmask.errors import DataError, EncoderError, OptionError
+from dualmask.errors import DataError, EncoderError
 from dualmask.masking.budget import mask_budget
 from dualmask.masking.insertion import insert_masks
 from dualmask.models.encoders import check_length, model_inputs, prepare
 from dualmask.text.encoding import batch_of_ids
 from dualmask.text.examples import Example, Text
+from dualmask.wrapping import wrap_network
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -81,43 +80,3 @@ def defend(
         labels=[str(label) for _, label in sorted((model.config.id2label or {}).items())], max_length=max_length,
         facts={"defended_after_training": True, "preset": chosen}, texts=[Example(text, 0) for text in train_texts],
         validation=[Example(text, label) for text, label in validation])
-
-
-def wrap_network(
-    model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", guard: Defence, *, labels: Sequence[str],
-    max_length: int, facts: Mapping[str, object], texts: Sequence[Example], validation: Sequence[Example],
-) -> DefendedClassifier:
-    """Put a defence around a network whose weights stay as they are; the defence learns from `texts`."""
-    check_wrapping(guard, held_out=bool(validation))
-    classifier = DefendedClassifier(model, tokenizer, guard, labels=labels, max_length=max_length, facts=facts)
-    if any(True for _ in guard.parameters()):
-        raise OptionError(f"the defence '{guard.name}' has parts that learn while the classifier does, so that it "
-                          "can't be wrapped around one that is trained; train one with dualmask.train(defence=...).")
-    classifier.fit_defence(texts)
-    classifier.network.eval()
-    if validation:
-        classifier.tune_defence(validation)
-    return classifier
-
-
-def parts_of(guard: Defence) -> Sequence[Defence]:
-    return guard.each if isinstance(guard, Combined) else [guard]
-
-
-def sets_thresholds(guard: Defence) -> bool:
-    """Whether a defence needs held-out texts with their labels."""
-    return any(type(part).tune is not Defence.tune for part in parts_of(guard))
-
-
-def check_wrapping(guard: Defence, *, held_out: bool) -> None:
-    """Refuse what a trained classifier can't be given afterwards."""
-    parts = parts_of(guard)
-    acting = [part for part in parts if type(part).inference_view is not Defence.inference_view
-              or type(part).answer is not Defence.answer]
-    if not acting and guard.name != Defence.name:
-        raise OptionError(f"the defence '{guard.name}' acts while a classifier is trained and does nothing for one "
-                          "that is; train one with dualmask.train(defence=...).")
-    tuned = [part.name for part in parts if type(part).tune is not Defence.tune]
-    if tuned and not held_out:
-        raise OptionError(f"the defence '{tuned[0]}' sets thresholds on held-out texts; give some with their classes: "
-                          "validation=[(text, class number), ...].")

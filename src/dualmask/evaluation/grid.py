@@ -20,9 +20,9 @@ from dualmask.errors import OptionError, did_you_mean
 from dualmask.evaluation.records import Cell, Mode, Scores
 from dualmask.evaluation.sources import fits_measure, fits_source
 from dualmask.evaluation.values import Mistakes, checked
-from dualmask.integration import check_wrapping
 from dualmask.options import TrainingOptions, make_options
 from dualmask.resources import RESOURCES
+from dualmask.wrapping import check_wrapping
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,6 @@ from dualmask.defences import build_defence
 from dualmask.errors import OptionError
 from dualmask.evaluation.grid import DataEntry, DefenceEntry, EncoderEntry
 from dualmask.evaluation.plan import Job
-from dualmask.integration import wrap_network
 from dualmask.options import whole_training
 from dualmask.resources import RESOURCES, MadeByTool, cache_folder
 from dualmask.results import difference
@@ -24,6 +23,7 @@ from dualmask.storage import DESCRIPTION
 from dualmask.text.columns import Columns
 from dualmask.text.examples import Dataset, Example, load_dataset, split_stratified
 from dualmask.training import fingerprint, train
+from dualmask.wrapping import wrap_network
 
 SPLIT_SEED = 0  # of parts that data lack and of rows that a grid leaves out: the same for every seed of training
 HELD_OUT = 0.1
