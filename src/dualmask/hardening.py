@@ -7,6 +7,7 @@ classifier try to fool the same texts twice: with the defence off, and with it o
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -154,10 +155,8 @@ def harden(
         with TemporaryDirectory() as scratch:
             measured = Measurement(made, bare, texts, folder / RECORDS if folder else Path(scratch), watch=watch,
                                    seed=seed, overwrite=overwrite)
-            effects = measured.run(built, samples=samples, minutes=minutes)
-        unfinished = tuple(attack.name for attack in built if minutes and attack.name not in effects)
-        done = replace(made, attacks=tuple(effects.values()), out=folder, unfinished=unfinished)
-        if folder and effects:
+            done = replace(measured.run(built, samples=samples, minutes=minutes), out=folder)
+        if folder and done.attacks:
             note_measurement(done)
             done.classifier.save(folder)
     return done
@@ -343,26 +342,24 @@ class Measurement:
         self, made: Hardened, bare: DefendedClassifier, texts: HardeningTexts, records: Path, *,
         watch: HardeningWatch, seed: int, overwrite: bool,
     ) -> None:
-        self.victims = {False: bare, True: made.classifier}
+        self.made, self.victims = made, {False: bare, True: made.classifier}
         self.texts, self.records, self.watch, self.seed = texts, records, watch, seed
         self.overwrite = overwrite
         self.encoder = cell_name(Path(str(made.classifier.facts["encoder"])).name)
 
-    def run(self, attacks: Sequence[Attack], *, samples: int, minutes: float) -> dict[str, AttackEffect]:
-        """What the attacks leave of as many texts as all of them had time for, or each for itself."""
+    def run(self, attacks: Sequence[Attack], *, samples: int, minutes: float) -> Hardened:
+        """What the attacks leave of as many texts as each had time for."""
         samples = min(samples, len(self.texts.measured))
         sizes = sorted({-(-samples // part) for part in GROWTH})
         found: dict[str, AttackEffect] = {}
         if not minutes:
-            return found
-        with until(60 * minutes):
-            try:
-                for size in sizes:
-                    for attack in attacks:
-                        found[attack.name] = self.effect(attack, size, first=size == sizes[0])
-            except TimeUp:
-                pass
-        return {attack.name: found[attack.name] for attack in attacks if attack.name in found}
+            return self.made
+        with until(60 * minutes), suppress(TimeUp):
+            for size in sizes:
+                for attack in attacks:
+                    found[attack.name] = self.effect(attack, size, first=size == sizes[0])
+        return replace(self.made, attacks=tuple(found[attack.name] for attack in attacks if attack.name in found),
+                       unfinished=tuple(attack.name for attack in attacks if attack.name not in found))
 
     def effect(self, attack: Attack, size: int, *, first: bool) -> AttackEffect:
         before, after = (self.held(attack, size, defended, first=first) for defended in (False, True))
