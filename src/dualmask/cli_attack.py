@@ -285,17 +285,14 @@ def find_victim(request: Request) -> tuple[object, tuple[str, ...]]:
 
 
 def plain_classifier(folder: Path) -> tuple[object, tuple[str, ...]]:
-    """A text-classification pipeline of a folder that another program wrote."""
-    from transformers import AutoConfig, pipeline
+    """A text-classification pipeline of a folder that another program wrote, whatever its family."""
+    from transformers import pipeline
 
-    from dualmask.models.encoders import LOADING_ERRORS, check_config, check_weights, load_tokenizer, quiet_transformers
+    from dualmask.models.classifiers import classifier_config
+    from dualmask.models.encoders import LOADING_ERRORS, load_tokenizer, quiet_transformers
 
+    config: Any = classifier_config(folder, source=str(folder))
     try:
-        check_config(folder)
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-        if not any(str(kind).endswith("ForSequenceClassification") for kind in config.architectures or ()):
-            raise EncoderError(f"{folder} is an encoder without a classifier's head; train one with 'dualmask train'.")
-        check_weights(folder)
         tokenizer: Any = load_tokenizer(folder)
         with quiet_transformers():
             found = pipeline("text-classification", model=str(folder), tokenizer=tokenizer, trust_remote_code=False,
