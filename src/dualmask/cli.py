@@ -8,15 +8,17 @@ from enum import StrEnum
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
+from warnings import catch_warnings, simplefilter
 
 import typer
 
 from dualmask import __version__
 from dualmask.cli_bench import bench, compare, pack, report
 from dualmask.cli_certify import certify
+from dualmask.cli_evaluate import evaluate
 from dualmask.cli_resources import app as resources_app
 from dualmask.cli_theory import theory
-from dualmask.errors import BusyOutputError, DualmaskError, OptionError, did_you_mean
+from dualmask.errors import BusyOutputError, CleanCostWarning, DualmaskError, OptionError, did_you_mean
 
 app = typer.Typer(
     help="Text classifiers with a defence against adversarial text built in.", no_args_is_help=True,
@@ -104,12 +106,14 @@ def train(
     training = {**parse_assignments(settings or []), **{name: v for name, v in flags.items() if v is not None}}
     options, columns = parse_assignments(option or []), Columns(text_column, label_column, pair_column)
     build_defence(defence, preset=preset, options=options)  # a wrong option is told before the data are read
-    preset_training(defence, preset, training)
+    chosen = preset_training(defence, preset, training)
     rows = load_dataset(data, columns=columns, test=test, validation=validation)
-    show_start(Console(stderr=True, quiet=not is_main_process()), rows, columns)
-    classifier = train_classifier(
-        rows, encoder=encoder, defence=defence, preset=preset, options=options, training=training, out=out,
-        resume=resume, overwrite=overwrite, progress=not quiet)
+    show_start(Console(stderr=True, quiet=not is_main_process()), rows, columns, weights=chosen.class_weights)
+    with catch_warnings():
+        simplefilter("ignore", CleanCostWarning)  # show_training says it
+        classifier = train_classifier(
+            rows, encoder=encoder, defence=defence, preset=preset, options=options, training=training, out=out,
+            resume=resume, overwrite=overwrite, progress=not quiet)
     if is_main_process():
         show_training(Console(), classifier, rows, out)
 
@@ -181,7 +185,7 @@ def attack(
         progress=not quiet))
 
 
-for command in (certify, bench, report, pack, compare, theory):
+for command in (evaluate, certify, bench, report, pack, compare, theory):
     app.command()(command)
 
 

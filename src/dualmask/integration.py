@@ -12,7 +12,7 @@ from torch import Tensor
 from dualmask.classifier import DefendedClassifier
 from dualmask.defences import build_defence
 from dualmask.defences.base import Defence
-from dualmask.defences.combination import Combined
+from dualmask.defences.combination import acts_at_inference, threshold_setters
 from dualmask.errors import DataError, EncoderError, OptionError
 from dualmask.masking.budget import mask_budget
 from dualmask.masking.insertion import insert_masks
@@ -91,13 +91,10 @@ def defend(
 
 def check_wrapping(guard: Defence, *, held_out: bool) -> None:
     """Refuse what a trained classifier can't be given afterwards."""
-    parts = guard.each if isinstance(guard, Combined) else [guard]
-    acting = [part for part in parts if type(part).inference_view is not Defence.inference_view
-              or type(part).answer is not Defence.answer]
-    if not acting and guard.name != Defence.name:
+    if not acts_at_inference(guard) and guard.name != Defence.name:
         raise OptionError(f"the defence '{guard.name}' acts while a classifier is trained and does nothing for one "
                           "that is; train one with dualmask.train(defence=...).")
-    tuned = [part.name for part in parts if type(part).tune is not Defence.tune]
+    tuned = threshold_setters(guard)
     if tuned and not held_out:
         raise OptionError(f"the defence '{tuned[0]}' sets thresholds on held-out texts; give some with their classes: "
                           "validation=[(text, class number), ...].")
