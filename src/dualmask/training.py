@@ -247,10 +247,10 @@ class Run:
             verdict = Verdict(*self.accelerator.reduce(figures, "mean").tolist())
         ready = self.classifier.defence.is_ready(state.epoch)
         state.epoch, state.batch = state.epoch + 1, 0
-        best = Verdict(state.best_accuracy, state.best_under_attack)
+        best = Verdict(state.best_accuracy, state.best_under_attack, state.best_weighed)
         better = verdict.figure > best.figure or self.settings.keep == "last"
         if (ready and better) or (not self.best and state.epoch == self.settings.epochs):
-            state.best_accuracy, state.best_under_attack = verdict
+            state.best_accuracy, state.best_under_attack, state.best_weighed = verdict
             state.best_epoch, state.best_ready, state.waited = state.epoch, ready, 0
             self.best = network_state(self.classifier.network)
         elif ready:

@@ -96,6 +96,7 @@ def accuracies_told(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     rows = {"validation accuracy": "validation_accuracy",
             "validation accuracy, defence on": "validation_accuracy_defended",
             "validation accuracy, defence off": "validation_accuracy_undefended",
+            "validation accuracy, by class_weights": "validation_weighed",
             "validation accuracy under attack": "validation_under_attack", "test accuracy, defence on": "test_accuracy",
             "test accuracy, defence off": "test_accuracy_undefended"}
     beside = {"validation_accuracy": "validation_majority", "test_accuracy": "test_majority"}

@@ -46,11 +46,12 @@ def cost(run: "Run") -> dict[str, object]:
 def outcome(run: "Run", data: Dataset) -> dict[str, object]:
     """What the run measured: accuracies on held-out texts, with the defence on and off; recalls where they differ."""
     state = run.state
-    best = Verdict(state.best_accuracy, state.best_under_attack)
+    best = Verdict(state.best_accuracy, state.best_under_attack, state.best_weighed)
     found: dict[str, object] = {
         "best_epoch": state.best_epoch, "epochs_run": state.epoch, "steps": state.step,
         "seconds": round(state.seconds, 1), "validation_accuracy": round(best.accuracy, 4),
         **({"validation_under_attack": round(best.under_attack, 4)} if best.attacked else {}),
+        **({"validation_weighed": round(best.weighed, 4)} if run.weights is not None else {}),
         "kept_by": kept_by(run.settings), "ready": state.best_ready, "cost": cost(run)}
     uneven = largest_class((example.label for example in run.examples), data.labels).dominates
     judged = best.accuracy if run.settings.validate == "defended" else None
