@@ -8,7 +8,6 @@ from enum import StrEnum
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
-from warnings import catch_warnings, simplefilter
 
 import typer
 
@@ -18,7 +17,7 @@ from dualmask.cli_certify import certify
 from dualmask.cli_evaluate import evaluate
 from dualmask.cli_resources import app as resources_app
 from dualmask.cli_theory import theory
-from dualmask.errors import BusyOutputError, CleanCostWarning, DualmaskError, OptionError, did_you_mean
+from dualmask.errors import BusyOutputError, DualmaskError, OptionError, did_you_mean
 
 app = typer.Typer(
     help="Text classifiers with a defence against adversarial text built in.", no_args_is_help=True,
@@ -73,6 +72,11 @@ def dualmask(
     """Text classifiers with a defence against adversarial text built in."""
 
 
+def given_flags(**flags: float | None) -> dict[str, object]:
+    """Those that were given a value."""
+    return {name: value for name, value in flags.items() if value is not None}
+
+
 @app.command()
 def train(
     data: Annotated[str, typer.Argument(
@@ -99,18 +103,16 @@ def train(
     from dualmask.text.examples import Columns, load_dataset
     from dualmask.training import is_main_process
     from dualmask.training import train as train_classifier
-    from dualmask.training_display import show_start, show_training
+    from dualmask.training_display import cost_told_later, show_start, show_training
 
-    flags = {"epochs": epochs, "learning_rate": learning_rate, "batch_size": batch_size, "max_length": max_length,
-             "seed": seed}
-    training = {**parse_assignments(settings or []), **{name: v for name, v in flags.items() if v is not None}}
+    training = parse_assignments(settings or []) | given_flags(
+        epochs=epochs, learning_rate=learning_rate, batch_size=batch_size, max_length=max_length, seed=seed)
     options, columns = parse_assignments(option or []), Columns(text_column, label_column, pair_column)
     build_defence(defence, preset=preset, options=options)  # a wrong option is told before the data are read
     chosen = preset_training(defence, preset, training)
     rows = load_dataset(data, columns=columns, test=test, validation=validation)
     show_start(Console(stderr=True, quiet=not is_main_process()), rows, columns, weights=chosen.class_weights)
-    with catch_warnings():
-        simplefilter("ignore", CleanCostWarning)  # show_training says it
+    with cost_told_later():
         classifier = train_classifier(
             rows, encoder=encoder, defence=defence, preset=preset, options=options, training=training, out=out,
             resume=resume, overwrite=overwrite, progress=not quiet)

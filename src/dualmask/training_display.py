@@ -4,14 +4,17 @@
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from warnings import catch_warnings, simplefilter
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from dualmask.display import own_command
+from dualmask.errors import CleanCostWarning
 from dualmask.text.class_balance import imbalance_told, largest_class
 from dualmask.text.columns import Columns
 from dualmask.text.differences import SHOWN
@@ -67,6 +70,14 @@ def uneven_classes(data: "Dataset", weights: str) -> Iterator[str]:
 
 def shortened(names: Sequence[str]) -> str:
     return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+
+
+@contextmanager
+def cost_told_later() -> Iterator[None]:
+    """Within it training does not warn of what the defence costs, which `show_training` tells."""
+    with catch_warnings():
+        simplefilter("ignore", CleanCostWarning)
+        yield
 
 
 def show_training(console: Console, classifier: "DefendedClassifier", data: "Dataset", out: Path) -> None:
