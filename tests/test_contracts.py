@@ -220,6 +220,36 @@ def test_the_same_seed_gives_the_same_weights(trained: Trained, tiny: Callable[[
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
+COMBINED = ("ddm+freelb++", "ranmask+fat", "freelb+floodingx", "rsmi+ttso")
+LONG = ("a2t", "ddm-restore", "textrs")  # seconds, for what they learn before they are trained
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG))
+                                  for name in (*sorted(DEFENCES), *COMBINED)])
+def test_balanced_classes_change_what_is_learned(name: str, tiny: Callable[[str], Path], data: Dataset) -> None:
+    """And weights of one for each class do not: labels are learned through `Defence.label_loss` alone."""
+    bad = [example for example in data.train if example.label == 0]
+    uneven = Dataset("uneven", data.labels, [*bad[:20], *data.train[:8]], data.validation, None)
+    options, settings = few(name) if name in DEFENCES else {}, {**SHORT, "batch_size": 14}
+    plain, balanced, ones = (
+        weights(train(uneven, encoder=tiny("bert"), defence=name, options=options, progress=False,
+                      training={**settings, "class_weights": told}))
+        for told in ("none", "balanced", "bad=1,good=1"))
+    learned = [key for key in plain if key.startswith("model.")]
+    assert max(float((plain[key] - balanced[key]).abs().max()) for key in learned) > 1e-4
+    assert max(float((plain[key] - ones[key]).abs().max()) for key in learned) < 1e-4
+
+
+DEFENCE_LOSSES = [path for path in (SOURCE / "defences").glob("*.py") if path.name != "base.py"]
+
+
+@pytest.mark.parametrize("path", DEFENCE_LOSSES, ids=lambda path: path.stem)
+def test_no_defence_learns_labels_past_the_weights(path: Path) -> None:
+    """The two cross-entropies that InfoNCE is made of have no classes."""
+    found = path.read_text(encoding="utf-8").count("cross_entropy(")
+    assert found == {"siwcon": 2}.get(path.stem, 0), "take self.label_loss, which knows the classes' weights"
+
+
 @pytest.mark.slow
 def test_text_pairs_train_and_predict(tiny: Callable[[str], Path], data: Dataset) -> None:
     pairs = [example._replace(text=(str(example.text), "a plot")) for example in data.train]
@@ -547,16 +577,27 @@ def test_a_model_is_never_overwritten_unasked(saved: Path, tiny: Callable[[str],
 
 
 LAYERS = [
-    ("errors", "seeds", "deadline", "output_lock", "checksums"), ("options", "cards", "word_sources"),
-    ("resources", "packages", "package_cache", "repositories", "published_data", "hub"), ("text",),
-    ("results", "record_rules"), ("models",), ("masking",), ("defences",), ("views",), ("classifier",),
-    ("wrapping",), ("attacks",),
-    ("storage", "checkpoints", "training_log", "optimisation", "selection", "training_outcome", "training"),
-    ("evaluation",), ("theory",), ("reporting",),
+    ("errors", "seeds", "deadline", "output_lock", "checksums"),
+    ("options", "cards", "word_sources"),
+    ("resources", "packages", "package_cache", "repositories", "published_data", "hub"),
+    ("text",),
+    ("results", "record_rules", "confusion"),
+    ("models",),
+    ("masking",),
+    ("defences",),
+    ("views",),
+    ("classifier",),
+    ("wrapping",),
+    ("attacks",),
+    ("storage", "checkpoints", "training_log", "optimisation", "selection", "class_weights", "training_outcome",
+     "training"),
+    ("evaluation",),
+    ("theory",),
+    ("reporting",),
     ("integration", "prediction", "answers", "display", "attack_display", "bench_display", "training_display",
-     "hardening", "hardening_display", "quickstart"),
-    ("__main__", "cli", "cli_attack", "cli_bench", "cli_certify", "cli_harden", "cli_predict", "cli_resources",
-     "cli_theory"),
+     "evaluate_display", "hardening", "hardening_display", "quickstart"),
+    ("__main__", "cli", "cli_attack", "cli_bench", "cli_certify", "cli_evaluate", "cli_harden", "cli_predict",
+     "cli_resources", "cli_theory"),
 ]  # fmt: skip
 LEVEL = {part: level for level, layer in enumerate(LAYERS) for part in layer}
 # DefendedClassifier.save and .load are there for convenience; storage.py does the work and imports the class. A defence

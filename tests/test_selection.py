@@ -56,7 +56,7 @@ def test_the_best_mean_of_clean_and_attacked_accuracy_is_kept(
     facts = train(data, encoder=tiny("bert"), training=ROBUST, progress=False).facts
     assert facts["best_epoch"] == kept and facts["epochs_run"] == 3
     best = verdicts[kept - 1]
-    assert (facts["validation_accuracy"], facts["validation_under_attack"]) == best
+    assert (facts["validation_accuracy"], facts["validation_under_attack"]) == best[:2]
     assert facts["kept_by"] == "mean of validation accuracy and accuracy under deepwordbug on 6 validation texts"
 
 

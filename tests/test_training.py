@@ -194,17 +194,18 @@ def test_validation_sees_the_defence_unless_told_otherwise(
     tiny: Tiny, data: Dataset, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[bool] = []
-    real = training.DefendedClassifier.accuracy
+    real = training.DefendedClassifier.chosen
 
-    def spy(self: training.DefendedClassifier, examples: list[Example], **how: bool) -> float:
+    def spy(self: training.DefendedClassifier, examples: list[Example], **how: bool) -> torch.Tensor:
         asked.append(how["defended"])
         return real(self, examples, **how)
 
-    monkeypatch.setattr(training.DefendedClassifier, "accuracy", spy)
+    monkeypatch.setattr(training.DefendedClassifier, "chosen", spy)
     plain = replace(data, test=None)
     train(plain, encoder=tiny("bert"), training={**FAST, "epochs": 1}, progress=False)
+    assert asked == [True, False], "the epoch, then the same without the defence"
     train(plain, encoder=tiny("bert"), training={**FAST, "epochs": 1, "validate": "plain"}, progress=False)
-    assert asked == [True, False]
+    assert asked[2:] == [False, True, False], "the epoch without the defence, then what it costs"
 
 
 @pytest.mark.parametrize("clip", ["norm", "value"])

@@ -17,10 +17,13 @@ if TYPE_CHECKING:
     from dualmask.defences import build_defence as build_defence
     from dualmask.defences.base import Defence as Defence
     from dualmask.errors import DualmaskError as DualmaskError
+    from dualmask.evaluation.clean_scores import CleanScores as CleanScores
+    from dualmask.evaluation.clean_scores import evaluate_clean as evaluate_clean
     from dualmask.hardening import Hardened as Hardened
     from dualmask.hardening import harden as harden
     from dualmask.integration import MaskInsertionCollator as MaskInsertionCollator
     from dualmask.integration import defend as defend
+    from dualmask.models.classifiers import load_classifier as load_classifier
     from dualmask.options import TrainingOptions as TrainingOptions
     from dualmask.prediction import predict_file as predict_file
     from dualmask.resources import resolve as resolve
@@ -36,6 +39,8 @@ _HOMES = {
     "ATTACKS": "attacks", "AttackResult": "results", "attack": "attacks.running",
     "DefendedClassifier": "classifier", "Masked": "classifier", "Predictions": "classifier",
     "DEFENCES": "defences", "build_defence": "defences", "Defence": "defences.base",
+    "CleanScores": "evaluation.clean_scores", "evaluate_clean": "evaluation.clean_scores",
+    "load_classifier": "models.classifiers",
     "TrainingOptions": "options", "DualmaskError": "errors",
     "Hardened": "hardening", "harden": "hardening",
     "MaskInsertionCollator": "integration", "defend": "integration", "predict_file": "prediction",

@@ -33,6 +33,7 @@ class Progress:
     step: int = 0
     best_accuracy: float = -1.0
     best_under_attack: float = -1.0  # of the same epoch; stays so where nothing is attacked
+    best_weighed: float = -1.0  # of the same epoch; stays so where classes have no weights
     best_epoch: int = 0
     best_ready: bool = False  # all that the defence does had begun by then
     waited: int = 0  # epochs without a better one

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 import torch
 from torch import Tensor
 
+from dualmask.confusion import Confusion
 from dualmask.defences.base import Defence
 from dualmask.errors import DataError, OptionError
 from dualmask.models.encoders import check_length, check_vocabulary, prepare
@@ -163,9 +164,12 @@ class DefendedClassifier:
             raise DataError("accuracy was asked for on no examples at all.")
         if not defended:
             self.check_head()
+        return share_right(examples, self.chosen(examples, defended=defended, most=most))
+
+    def chosen(self, examples: Sequence[Example], *, defended: bool = True, most: int | None = None) -> Tensor:
+        """The number of the class that each example is answered with, (examples,)."""
         found = self.predict([example.text for example in examples], defended=defended, most=most)
-        labels = torch.tensor([example.label for example in examples])
-        return float((found.probabilities.argmax(dim=1) == labels).float().mean())
+        return found.probabilities.argmax(dim=1)
 
     def check_head(self) -> None:
         """Refuse to judge the network by a head that learned nothing."""
@@ -234,16 +238,31 @@ class DefendedClassifier:
         return push(self, repository, private=private)
 
 
-def tested(classifier: DefendedClassifier, examples: Sequence[Example]) -> dict[str, object]:
+def share_right(examples: Sequence[Example], chosen: Tensor) -> float:
+    """The share of the examples whose class was chosen."""
+    return float((chosen == torch.tensor([example.label for example in examples])).float().mean())
+
+
+def tested(
+    classifier: DefendedClassifier, examples: Sequence[Example], *, recalls: bool = False,
+) -> dict[str, object]:
     """Accuracy with the defence on, the seconds that it took, and accuracy with the defence off, where it is defined.
 
-    It is not where the network's own head was never trained.
+    It is not where the network's own head was never trained. recalls: also how many of each class are found, as is
+    told in any case where nearly all texts are of one class.
     """
     began = time.perf_counter()
-    defended = classifier.accuracy(examples)
+    chosen = classifier.chosen(examples)
     seconds = round(time.perf_counter() - began, 3)
     bare = round(classifier.accuracy(examples, defended=False), 4) if classifier.defence.trains_head else None
-    return {"test_accuracy": round(defended, 4), "test_seconds": seconds, "test_accuracy_undefended": bare}
+    found = Confusion.of((example.label for example in examples), chosen.tolist(), classifier.labels)
+    return {"test_accuracy": round(share_right(examples, chosen), 4), "test_seconds": seconds,
+            "test_accuracy_undefended": bare, "test_majority": found.largest.as_fact(),
+            **({"test_recall": rounded(found.recalls)} if recalls or found.largest.dominates else {})}
+
+
+def rounded(shares: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(share, 4) for name, share in shares.items()}
 
 
 def log_probabilities(together: Tensor, answers: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ import typer
 from dualmask import __version__
 from dualmask.cli_bench import bench, compare, pack, report
 from dualmask.cli_certify import certify
+from dualmask.cli_evaluate import evaluate
 from dualmask.cli_harden import harden
 from dualmask.cli_resources import app as resources_app
 from dualmask.cli_theory import theory
@@ -72,6 +73,11 @@ def dualmask(
     """Text classifiers with a defence against adversarial text built in."""
 
 
+def given_flags(**flags: float | None) -> dict[str, object]:
+    """Those that were given a value."""
+    return {name: value for name, value in flags.items() if value is not None}
+
+
 @app.command()
 def train(
     data: Annotated[str, typer.Argument(
@@ -98,19 +104,19 @@ def train(
     from dualmask.text.examples import Columns, load_dataset
     from dualmask.training import is_main_process
     from dualmask.training import train as train_classifier
-    from dualmask.training_display import show_start, show_training
+    from dualmask.training_display import cost_told_later, show_start, show_training
 
-    flags = {"epochs": epochs, "learning_rate": learning_rate, "batch_size": batch_size, "max_length": max_length,
-             "seed": seed}
-    training = {**parse_assignments(settings or []), **{name: v for name, v in flags.items() if v is not None}}
+    training = parse_assignments(settings or []) | given_flags(
+        epochs=epochs, learning_rate=learning_rate, batch_size=batch_size, max_length=max_length, seed=seed)
     options, columns = parse_assignments(option or []), Columns(text_column, label_column, pair_column)
     build_defence(defence, preset=preset, options=options)  # a wrong option is told before the data are read
-    preset_training(defence, preset, training)
+    chosen = preset_training(defence, preset, training)
     rows = load_dataset(data, columns=columns, test=test, validation=validation)
-    show_start(Console(stderr=True, quiet=not is_main_process()), rows, columns)
-    classifier = train_classifier(
-        rows, encoder=encoder, defence=defence, preset=preset, options=options, training=training, out=out,
-        resume=resume, overwrite=overwrite, progress=not quiet)
+    show_start(Console(stderr=True, quiet=not is_main_process()), rows, columns, weights=chosen.class_weights)
+    with cost_told_later():
+        classifier = train_classifier(
+            rows, encoder=encoder, defence=defence, preset=preset, options=options, training=training, out=out,
+            resume=resume, overwrite=overwrite, progress=not quiet)
     if is_main_process():
         show_training(Console(), classifier, rows, out)
 
@@ -182,7 +188,7 @@ def attack(
         progress=not quiet))
 
 
-for command in (harden, certify, bench, report, pack, compare, theory):
+for command in (harden, evaluate, certify, bench, report, pack, compare, theory):
     app.command()(command)
 
 

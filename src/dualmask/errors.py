@@ -37,6 +37,10 @@ class BusyOutputError(DualmaskError):
     """Another process or thread writes to the same output. Remedy: wait for its end, or choose another output."""
 
 
+class CleanCostWarning(UserWarning):
+    """A defence was trained that costs much on texts that nobody attacks. Remedy: another preset, rate or defence."""
+
+
 def did_you_mean(given: str, known: Iterable[str]) -> str:
     """A hint such as ``: did you mean 'ranmask'?``, else the list of what is known."""
     names = sorted(known)

@@ -23,6 +23,7 @@ from dualmask.classifier import DefendedClassifier
 from dualmask.deadline import TimeUp, until
 from dualmask.defences import DEFENCES, build_defence
 from dualmask.defences.base import Defence
+from dualmask.defences.combination import threshold_setters
 from dualmask.errors import DataError, NoLabelColumnError, OptionError
 from dualmask.evaluation.protocol import Protocol, evaluate
 from dualmask.evaluation.records import Cell, cell_name
@@ -37,7 +38,7 @@ from dualmask.text.columns import FIND, Columns
 from dualmask.text.examples import Dataset, Example, Text, load_dataset, split_stratified
 from dualmask.text.label_matching import match_labels
 from dualmask.text.tables import iter_rows
-from dualmask.wrapping import check_wrapping, sets_thresholds, wrap_network
+from dualmask.wrapping import check_wrapping, wrap_network
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -279,7 +280,7 @@ def labelled_texts(
     if not measured:
         learned, measured = split_stratified(learned, held_out_share(len(learned)), seed)
     validation: list[Example] = with_classes(data.validation or [])
-    if sets_thresholds(guard) and not validation:
+    if threshold_setters(guard) and not validation:
         learned, validation = split_stratified(learned, VALIDATION, seed)
     return HardeningTexts(data.name, learned, measured, validation, notes=(match.note,) if match.note else ())
 

@@ -137,14 +137,35 @@ class TrainingOptions:
     validation_share: float = 0.1  # held out, stratified, where the data has no validation part
     validate: Literal["defended", "plain"] = "defended"
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 on a GPU that has it
+    # what each class counts: none: all alike; balanced: rare ones for more, n / (k n_c); or NAME=NUMBER,..., others 1
+    class_weights: str = came_later("none", before="none")
     seed: int = 0
 
     def __post_init__(self) -> None:
+        named_weights(self.class_weights)
         check_least(epochs=(self.epochs, 1), batch_size=(self.batch_size, 1), max_length=(self.max_length, 4),
                     learning_rate=(self.learning_rate, 0), final_rate=(self.final_rate, 0), warmup=(self.warmup, 0),
                     weight_decay=(self.weight_decay, 0), clip_at=(self.clip_at, 0), patience=(self.patience, 0),
                     robust_texts=(self.robust_texts, 1))
         check_shares(validation_share=self.validation_share)
+
+
+def named_weights(told: str) -> dict[str, float]:
+    """``ham=1,spam=5`` as numbers by name; none for what is said in one word: none, balanced."""
+    if told in ("none", "balanced"):
+        return {}
+    found: dict[str, float] = {}
+    for part in told.split(","):
+        name, equals, number = part.rpartition("=")
+        try:
+            weight = float(number)
+        except ValueError:
+            weight = math.nan
+        if not equals or not name.strip() or not 0 < weight < math.inf:
+            raise OptionError(f"class_weights is '{told}'; expected none, balanced, or names of classes with numbers "
+                              "above 0, such as ham=1,spam=5.")
+        found[name.strip()] = weight
+    return found
 
 
 def whole_training(told: Mapping[str, object]) -> dict[str, object]:

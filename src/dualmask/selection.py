@@ -4,11 +4,12 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from dualmask.attacks import build_attack
 from dualmask.attacks.running import Assault, sampled
-from dualmask.classifier import DefendedClassifier
+from dualmask.classifier import DefendedClassifier, share_right
 from dualmask.errors import DualmaskError
 from dualmask.models.victim import ClassifierVictim
 from dualmask.options import JUDGING_ATTACK, TrainingOptions
@@ -24,11 +25,13 @@ class Verdict(NamedTuple):
 
     accuracy: float
     under_attack: float = -1.0  # accuracy; -1: nothing was attacked
+    weighed: float = -1.0  # accuracy, each text at the weight of its class in training; -1: all weigh the same
 
     @property
     def figure(self) -> float:
         """What epochs are compared by; without the last digits, which depend on how a mean was taken."""
-        return round((self.accuracy + self.under_attack) / 2 if self.attacked else self.accuracy, 6)
+        accuracy = self.accuracy if self.weighed < 0 else self.weighed
+        return round((accuracy + self.under_attack) / 2 if self.attacked else accuracy, 6)
 
     @property
     def attacked(self) -> bool:
@@ -40,13 +43,23 @@ class Judge:
 
     def __init__(self, classifier: DefendedClassifier, held_out: Sequence[Example], settings: TrainingOptions) -> None:
         self.classifier, self.held_out = classifier, held_out
+        self.weights = classifier.defence.class_weights
         self.defended, self.robust = settings.validate == "defended", settings.keep == "robust"
         places = sampled(held_out, settings.robust_texts, ATTACK_SEED) if self.robust else []
         self.attacked = [(place, held_out[place]) for place in places]
 
     def verdict(self) -> Verdict:
-        accuracy = self.classifier.accuracy(self.held_out, defended=self.defended, most=VALIDATION_VIEWS)
-        return Verdict(accuracy, self.under_attack()) if self.robust else Verdict(accuracy)
+        chosen = self.classifier.chosen(self.held_out, defended=self.defended, most=VALIDATION_VIEWS)
+        weighed = self.weighed(chosen)
+        return Verdict(share_right(self.held_out, chosen), self.under_attack() if self.robust else -1.0, weighed)
+
+    def weighed(self, chosen: Tensor) -> float:
+        """Where classes have weights in training, an epoch must not look best because it forgot the rare ones."""
+        if self.weights is None:
+            return -1.0
+        classes = torch.tensor([example.label for example in self.held_out])
+        weights = self.weights.cpu()[classes].double()
+        return float(weights[chosen == classes].sum() / weights.sum())
 
     def under_attack(self) -> float:
         """The share of the texts that are answered rightly, and still are when the attack has done."""
@@ -76,7 +89,8 @@ def kept_by(settings: TrainingOptions) -> str:
     """How the epoch was chosen, in words."""
     if settings.keep == "last":
         return "the last epoch"
+    weighed = "" if settings.class_weights == "none" else " by class_weights"
     if settings.keep == "best":
-        return "validation accuracy"
-    return (f"mean of validation accuracy and accuracy under {JUDGING_ATTACK} on {settings.robust_texts} validation "
-            "texts")
+        return f"validation accuracy{weighed}"
+    return (f"mean of validation accuracy{weighed} and accuracy under {JUDGING_ATTACK} on {settings.robust_texts} "
+            "validation texts")

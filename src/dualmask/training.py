@@ -17,11 +17,12 @@ from torch import Tensor
 
 from dualmask import __version__, checkpoints
 from dualmask.checkpoints import Progress, State, check_folder, clear_folder, network_state
+from dualmask.class_weights import class_weights
 from dualmask.classifier import DefendedClassifier
 from dualmask.deadline import TimeUp, time_is_up
 from dualmask.defences import build_defence, preset_training
 from dualmask.defences.base import Defence, Network
-from dualmask.errors import DataError, OptionError
+from dualmask.errors import CleanCostWarning, DataError, OptionError
 from dualmask.models.encoders import load_encoder
 from dualmask.optimisation import forget_peak, learning_rate, limit_gradients, make_optimiser, peak_memory
 from dualmask.options import TrainingOptions
@@ -31,7 +32,7 @@ from dualmask.selection import Judge, Verdict
 from dualmask.text.encoding import Batch, bucketed
 from dualmask.text.examples import Dataset, Example, split_stratified
 from dualmask.training_log import Reporter
-from dualmask.training_outcome import check_finite, outcome
+from dualmask.training_outcome import check_finite, clean_cost, outcome
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -66,6 +67,7 @@ def trained_classifier(
 ) -> DefendedClassifier:
     """Train with a folder that nobody else writes to; `facts` begin what the saved model tells of its training."""
     fitted, held_out = validation_split(data, settings)
+    weights = class_weights(settings.class_weights, fitted, data.labels)
     model, tokenizer = load_encoder(str(facts["encoder"]), data.labels, seed=settings.seed)
     classifier = DefendedClassifier(model, tokenizer, guard, labels=data.labels, max_length=settings.max_length)
     classifier.fit_defence(fitted)  # what is held out must be new to it: thresholds are set by it
@@ -73,13 +75,15 @@ def trained_classifier(
     if folder and main:
         clear_folder(folder, resume=resume)
     with Reporter(folder if main else None, facts, show=progress and main) as reporter:
-        run = Run(classifier, settings, fitted, held_out, reporter=reporter, out=folder, facts=facts)
+        run = Run(classifier, settings, fitted, held_out, reporter=reporter, out=folder, facts=facts, weights=weights)
         run.loop(resume=resume)
     classifier.tune_defence(held_out)
     classifier.facts = {**facts, **outcome(run, data), "dualmask": __version__, "torch": torch.__version__}
     if folder and main:
         classifier.save(folder)
         checkpoints.remove(folder)
+    if main and (told := clean_cost(classifier.facts, guard.name)):
+        warnings.warn(told, CleanCostWarning, stacklevel=3)
     return classifier
 
 
@@ -103,10 +107,13 @@ class Run:
     state: Progress = field(default_factory=Progress)
     best: State = field(default_factory=dict)
     measured: tuple[Sequence[Example], list[int]] | None = None
+    weights: Tensor | None = None  # of the classes, (classes,)
 
     def loop(self, *, resume: bool) -> None:
         self.accelerator = make_accelerator()
         network = self.classifier.network.to(self.accelerator.device)
+        if self.weights is not None:
+            self.classifier.defence.weigh_classes(self.weights.to(self.accelerator.device))
         self.optimiser = make_optimiser(network, self.settings)
         self.judge = Judge(self.classifier, self.held_out, self.settings)
         if resume and self.out and checkpoints.found(self.out):
@@ -124,6 +131,7 @@ class Run:
             self.end_of_epoch()
         network.load_state_dict(self.best)
         network.eval()
+        self.classifier.defence.weigh_classes(None)
         if not self.state.best_ready:
             warnings.warn(f"the defence '{self.classifier.defence.name}' had not begun, or not with all it does, by "
                           f"epoch {self.state.best_epoch}, the last, whose weights are kept: raise epochs (now "
@@ -239,10 +247,10 @@ class Run:
             verdict = Verdict(*self.accelerator.reduce(figures, "mean").tolist())
         ready = self.classifier.defence.is_ready(state.epoch)
         state.epoch, state.batch = state.epoch + 1, 0
-        best = Verdict(state.best_accuracy, state.best_under_attack)
+        best = Verdict(state.best_accuracy, state.best_under_attack, state.best_weighed)
         better = verdict.figure > best.figure or self.settings.keep == "last"
         if (ready and better) or (not self.best and state.epoch == self.settings.epochs):
-            state.best_accuracy, state.best_under_attack = verdict
+            state.best_accuracy, state.best_under_attack, state.best_weighed = verdict
             state.best_epoch, state.best_ready, state.waited = state.epoch, ready, 0
             self.best = network_state(self.classifier.network)
         elif ready:

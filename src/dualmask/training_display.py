@@ -4,14 +4,18 @@
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from warnings import catch_warnings, simplefilter
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from dualmask.display import own_command
+from dualmask.errors import CleanCostWarning
+from dualmask.text.class_balance import imbalance_told, largest_class
 from dualmask.text.columns import Columns
 from dualmask.text.differences import SHOWN
 
@@ -24,9 +28,10 @@ FEW = 5  # training texts of a class; with fewer, some of them held out, it can 
 ASKED = 8  # training texts that show whether the defence hides words
 
 
-def show_start(console: Console, data: "Dataset", given: Columns) -> None:
-    """Before hours go into it: what will be learned, and from which columns."""
-    for line in (f"training on {describe(data)}", *guessed(data, given), *rare_classes(data)):
+def show_start(console: Console, data: "Dataset", given: Columns, *, weights: str = "none") -> None:
+    """Before hours go into it: what will be learned, and from which columns; what speaks against it."""
+    for line in (f"training on {describe(data)}", *guessed(data, given), *rare_classes(data),
+                 *uneven_classes(data, weights)):
         console.print(Text(line.translate(SHOWN)), soft_wrap=True)
 
 
@@ -55,12 +60,30 @@ def rare_classes(data: "Dataset") -> Iterator[str]:
                "measure it. Add some, merge classes, or choose another label column.")
 
 
+def uneven_classes(data: "Dataset", weights: str) -> Iterator[str]:
+    """That accuracy will say little, where nearly all texts are of one class; weights: the training option's value."""
+    largest = largest_class((example.label for example in data.train), data.labels)
+    if largest.dominates:
+        yield (f"warning: {imbalance_told(largest, 'training texts')}; look at recall per class (dualmask evaluate)"
+               + (" and consider --set class_weights=balanced." if weights == "none" else "."))
+
+
 def shortened(names: Sequence[str]) -> str:
     return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
 
 
+@contextmanager
+def cost_told_later() -> Iterator[None]:
+    """Within it training does not warn of what the defence costs, which `show_training` tells."""
+    with catch_warnings():
+        simplefilter("ignore", CleanCostWarning)
+        yield
+
+
 def show_training(console: Console, classifier: "DefendedClassifier", data: "Dataset", out: Path) -> None:
     """What was learned, where it lies and what to type next."""
+    from dualmask.training_outcome import clean_cost
+
     facts: Mapping[str, Any] = classifier.facts
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_row("saved in", Text(str(out)))
@@ -68,18 +91,43 @@ def show_training(console: Console, classifier: "DefendedClassifier", data: "Dat
     if "epochs_run" in facts:
         run, planned, best = facts["epochs_run"], facts["training"]["epochs"], facts["best_epoch"]
         table.add_row("epochs", f"{run} of {planned}; the weights are those of epoch {best}")
-    rows = {"validation accuracy": "validation_accuracy",
-            "validation accuracy under attack": "validation_under_attack", "test accuracy, defence on": "test_accuracy",
-            "test accuracy, defence off": "test_accuracy_undefended"}
-    for name, key in rows.items():
-        if key in facts:
-            table.add_row(name, "not defined: the network's own head was not trained" if facts[key] is None
-                          else f"{facts[key]:.1%}")
+    for name, told in accuracies_told(facts):
+        table.add_row(name, Text(told.translate(SHOWN)))
     console.print(table)
+    if cost := clean_cost(facts, classifier.defence.name):
+        console.print(Text(f"warning: {cost}", "yellow"), soft_wrap=True)
     console.print("Clean accuracy says nothing about robustness.", style="dim")
     explain = ["--explain"] if explains(classifier, data) else []
     command = shlex.join([own_command(), "predict", str(out), "some text", *explain])
     console.print(Text.assemble("next: ", (command, "bold")), soft_wrap=True)
+
+
+def accuracies_told(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Every accuracy that was measured, beside what a classifier would score that always answers the same."""
+    rows = {"validation accuracy": "validation_accuracy",
+            "validation accuracy, defence on": "validation_accuracy_defended",
+            "validation accuracy, defence off": "validation_accuracy_undefended",
+            "validation accuracy, by class_weights": "validation_weighed",
+            "validation accuracy under attack": "validation_under_attack", "test accuracy, defence on": "test_accuracy",
+            "test accuracy, defence off": "test_accuracy_undefended"}
+    beside = {"validation_accuracy": "validation_majority", "test_accuracy": "test_majority"}
+    if facts.get("validation_accuracy_defended") == facts.get("validation_accuracy"):
+        del rows["validation accuracy, defence on"]
+    for name, key in rows.items():
+        if key in facts:
+            told = "not defined: the network's own head was not trained" if facts[key] is None else f"{facts[key]:.1%}"
+            largest = facts.get(beside.get(key, ""))
+            yield name, told + (f"   (always '{largest['label']}': {largest['share']:.1%})" if largest else "")
+    for name, key in (("validation recall", "validation_recall"), ("test recall", "test_recall")):
+        if key in facts:
+            yield name, recalls_told(facts[key])
+
+
+def recalls_told(recalls: Mapping[str, float]) -> str:
+    """``ham 100.0%, spam 12.5%``, the lowest ones where there are many."""
+    worst = sorted(recalls, key=lambda name: recalls[name])[:NAMED]
+    told = ", ".join(f"{name} {share:.1%}" for name, share in recalls.items() if name in worst)
+    return told if len(recalls) <= NAMED else f"{told} (the lowest of {len(recalls)} classes)"
 
 
 def explains(classifier: "DefendedClassifier", data: "Dataset") -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dualmask.classifier import DefendedClassifier
 from dualmask.defences.base import Defence
-from dualmask.defences.combination import Combined
+from dualmask.defences.combination import acts_at_inference, threshold_setters
 from dualmask.errors import OptionError
 from dualmask.text.examples import Example
 
@@ -31,24 +31,12 @@ def wrap_network(
     return classifier
 
 
-def parts_of(guard: Defence) -> Sequence[Defence]:
-    return guard.each if isinstance(guard, Combined) else [guard]
-
-
-def sets_thresholds(guard: Defence) -> bool:
-    """Whether a defence needs held-out texts with their labels."""
-    return any(type(part).tune is not Defence.tune for part in parts_of(guard))
-
-
 def check_wrapping(guard: Defence, *, held_out: bool) -> None:
     """Refuse what a trained classifier can't be given afterwards."""
-    parts = parts_of(guard)
-    acting = [part for part in parts if type(part).inference_view is not Defence.inference_view
-              or type(part).answer is not Defence.answer]
-    if not acting and guard.name != Defence.name:
+    if not acts_at_inference(guard) and guard.name != Defence.name:
         raise OptionError(f"the defence '{guard.name}' acts while a classifier is trained and does nothing for one "
                           "that is; train one with dualmask.train(defence=...).")
-    tuned = [part.name for part in parts if type(part).tune is not Defence.tune]
+    tuned = threshold_setters(guard)
     if tuned and not held_out:
         raise OptionError(f"the defence '{tuned[0]}' sets thresholds on held-out texts; give some with their classes: "
                           "validation=[(text, class number), ...].")

@@ -120,7 +120,7 @@ class ADFAR(RandomViews):
         numbers = batch.labels.new_full((len(batch),), self._plain) if batch.examples is None else batch.examples
         judged, adversarial = (numbers < self._plain).float(), (numbers >= self._clean).float()
         wrong = F.binary_cross_entropy_with_logits(anomaly, adversarial.to(anomaly), reduction="none")
-        return F.cross_entropy(answer, batch.labels) + (wrong * judged).sum() / judged.sum().clamp(min=1), answer
+        return self.label_loss(answer, batch.labels) + (wrong * judged).sum() / judged.sum().clamp(min=1), answer
 
     def heads(self, network: Network, batch: Batch, embeddings: Tensor | None) -> tuple[Tensor, Tensor]:
         """Logits of the classes and of the anomaly, (rows, classes) and (rows,), out of one pass."""

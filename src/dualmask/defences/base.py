@@ -66,6 +66,7 @@ class Defence(nn.Module, Method):
         super().__init__()
         self.options = options if options is not None else self.Options()
         self._model: tuple[PreTrainedModel, ...] = ()  # in a tuple: no part of this module's weights
+        self.class_weights: Tensor | None = None  # (classes,), while it is trained with some; never saved
 
     @property
     def noise(self) -> Noise:
@@ -123,7 +124,25 @@ class Defence(nn.Module, Method):
         """The loss to lower, and the logits (rows, classes) it came from; embeddings stand in for the batch's words."""
         assert batch.labels is not None
         answer = self.answer(network, batch, embeddings)
-        return F.cross_entropy(answer, batch.labels), answer
+        return self.label_loss(answer, batch.labels), answer
+
+    def label_loss(self, answer: Tensor, labels: Tensor, *, reduction: Literal["mean", "sum"] = "mean") -> Tensor:
+        """The cross-entropy of logits (rows, classes), by which every defence learns labels; each class by its weight.
+
+        The mean is one over rows: divided by the weights of a batch, as PyTorch has it, rows of a frequent class would
+        count in full again wherever a batch has no other.
+        """
+        if self.class_weights is None:
+            return F.cross_entropy(answer, labels, reduction=reduction)
+        losses = F.cross_entropy(answer, labels, weight=self.class_weights, reduction="none")
+        return losses.mean() if reduction == "mean" else losses.sum()
+
+    def weigh_classes(self, weights: Tensor | None) -> None:
+        """From now on learn from classes by these weights, (classes,), on the device of training; None: from all alike.
+
+        Other terms of a loss, which know no labels, stay as they are.
+        """
+        self.class_weights = weights
 
     def harden(self, objective: Objective, batch: Batch) -> Batch:
         """The batch that is learned from instead, harder for the network as it is; asked just before `learn`."""

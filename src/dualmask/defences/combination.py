@@ -97,6 +97,10 @@ class Combined(Defence):
             part.restore({name.removeprefix(start): value for name, value in state.items() if name.startswith(start)})
         super().restore(state)  # which tells of what is nobody's
 
+    def weigh_classes(self, weights: Tensor | None) -> None:
+        for part in (self, *self.each, *self._nobody):
+            part.class_weights = weights
+
     def augment(
         self, examples: Sequence[Example], epoch: int, generator: torch.Generator, classifier: "Classifier",
     ) -> Sequence[Example]:
@@ -155,6 +159,22 @@ class Combined(Defence):
 
     def radius(self, text: Text, share: float, encode: Encode, *, strict: bool = True) -> int:
         return self.asker.radius(text, share, encode, strict=strict)
+
+
+def parts_of(guard: Defence) -> list[Defence]:
+    """The defences that one consists of: itself, unless it is a combination."""
+    return guard.each if isinstance(guard, Combined) else [guard]
+
+
+def acts_at_inference(guard: Defence) -> bool:
+    """Whether it answers otherwise than the network alone would; others act in training only."""
+    return any(type(part).inference_view is not Defence.inference_view or type(part).answer is not Defence.answer
+               for part in parts_of(guard))
+
+
+def threshold_setters(guard: Defence) -> list[str]:
+    """The names of those that set thresholds on held-out texts after training."""
+    return [part.name for part in parts_of(guard) if type(part).tune is not Defence.tune]
 
 
 class Inside:

@@ -89,7 +89,7 @@ class FloodingX(Defence):
         if self.options.level is None and not self.level and epoch > self.asked:
             self.asked.fill_(epoch)
             agreement, loss = self.measured(examples, generator, classifier)
-            if agreement <= 0 and loss < LEARNED * guessing(examples):
+            if agreement <= 0 and loss < LEARNED * guessing(examples, self.class_weights):
                 self.level.fill_(loss)
         return examples
 
@@ -130,10 +130,16 @@ class FloodingX(Defence):
         return (loss - self.level).abs() + self.level, answer
 
 
-def guessing(examples: Sequence[Example]) -> float:
-    """The cross-entropy of one who knows how frequent labels are, and nothing else: the entropy of their shares."""
+def guessing(examples: Sequence[Example], weights: Tensor | None = None) -> float:
+    """The cross-entropy of one who knows how frequent labels are, and nothing else: the entropy of their shares.
+
+    weights: of the classes, by which the loss counts them; such shares are those of what each class weighs in all.
+    """
     counts = torch.bincount(torch.tensor([example.label for example in examples]))
-    return float(torch.special.entr(counts / counts.sum()).sum())
+    if weights is None:
+        return float(torch.special.entr(counts / counts.sum()).sum())
+    weighed = counts * weights[:len(counts)].cpu()
+    return float(torch.special.entr(weighed / weighed.sum()).sum() * weighed.sum() / counts.sum())
 
 
 def accordance(gradients: Iterable[Sequence[Tensor]]) -> float:

@@ -105,8 +105,8 @@ class IB(Voting):
         answer = self.read(drawn(mean, deviation, batch.seeds))
         cost = divergence(mean, deviation, self.usual_mean, self.usual_width.exp())
         own = head_logits(self.model, states.detach(), batch.attention_mask)
-        return (F.cross_entropy(answer, batch.labels) + self.options.weight * cost.mean()
-                + F.cross_entropy(own, batch.labels)), answer
+        return (self.label_loss(answer, batch.labels) + self.options.weight * cost.mean()
+                + self.label_loss(own, batch.labels)), answer
 
     def inference_view(
         self, texts: Sequence[Text], numbers: Sequence[int], encode: Encode, device: torch.device,

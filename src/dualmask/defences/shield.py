@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from dualmask.cards import Paper, Preset
@@ -123,9 +122,9 @@ class SHIELD(Voting):
         answer, _ = self.experts((states if self._frozen else states.detach())[:, 0], self.experts.mixture().detach())
         if not self._frozen or batch.examples is None:
             own = head_logits(self.model, states, batch.attention_mask)
-            return F.cross_entropy(own, batch.labels) + F.cross_entropy(answer, batch.labels), answer
+            return self.label_loss(own, batch.labels) + self.label_loss(answer, batch.labels), answer
         held = kept_back(batch.examples, self.options.search)
-        loss = F.cross_entropy(answer[~held], batch.labels[~held], reduction="sum") / (~held).sum().clamp(min=1)
+        loss = self.label_loss(answer[~held], batch.labels[~held], reduction="sum") / (~held).sum().clamp(min=1)
         return (loss + self.searched(network, batch, embeddings, held) if held.any() else loss), answer
 
     def searched(self, network: Network, batch: Batch, embeddings: Tensor | None, held: Tensor) -> Tensor:
@@ -138,7 +137,7 @@ class SHIELD(Voting):
         with sdpa_kernel(SDPBackend.MATH):  # other ways to attend can't be differentiated twice
             answer, answers = self.experts(network(part, words, states=True)[:, 0], self.experts.mixture())
             alike = self.options.diversity * likeness(answers, part.labels, words)
-            return self.experts.search(F.cross_entropy(answer, part.labels) + alike)
+            return self.experts.search(self.label_loss(answer, part.labels) + alike)
 
     def inference_view(
         self, texts: Sequence[Text], numbers: Sequence[int], encode: Encode, device: torch.device,

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
-from torch.nn import functional as F
 
 from dualmask.cards import Paper, Preset
 from dualmask.defences.base import Defence, Family, Network
@@ -69,7 +68,7 @@ class TTSO(Defence):
     def loss(self, network: Network, batch: Batch, embeddings: Tensor | None = None) -> tuple[Tensor, Tensor]:
         assert batch.labels is not None
         answer = self.answer(network, batch, embeddings)
-        return F.cross_entropy(answer / self.temperatures(answer)[:, None], batch.labels), answer
+        return self.label_loss(answer / self.temperatures(answer)[:, None], batch.labels), answer
 
     def temperatures(self, answer: Tensor) -> Tensor:
         """T + alpha H(softmax(logits)) of each row, (rows,)."""

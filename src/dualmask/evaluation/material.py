@@ -2,6 +2,7 @@
 """What cells are made from: data with all three parts, and classifiers that are trained once and kept."""
 
 import json
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import partial
@@ -13,7 +14,7 @@ from dualmask import checkpoints
 from dualmask.attacks.running import digest
 from dualmask.classifier import DefendedClassifier, tested
 from dualmask.defences import build_defence
-from dualmask.errors import OptionError
+from dualmask.errors import CleanCostWarning, OptionError
 from dualmask.evaluation.grid import DataEntry, DefenceEntry, EncoderEntry
 from dualmask.evaluation.plan import Job
 from dualmask.options import whole_training
@@ -23,6 +24,7 @@ from dualmask.storage import DESCRIPTION
 from dualmask.text.columns import Columns
 from dualmask.text.examples import Dataset, Example, load_dataset, split_stratified
 from dualmask.training import fingerprint, train
+from dualmask.training_outcome import validated
 from dualmask.wrapping import wrap_network
 
 SPLIT_SEED = 0  # of parts that data lack and of rows that a grid leaves out: the same for every seed of training
@@ -120,8 +122,10 @@ def trained(job: Job, data: Data, mark: str, models: Path) -> DefendedClassifier
             take_over = asked_otherwise if job.base.defence == entry.defence else put_around
             take_over(other, entry, data.parts, named=job.base.name).save(folder)
         else:
-            train(data.parts, encoder=job.encoder.source, defence=entry.defence, preset=entry.preset,
-                  options=entry.options, training=asdict(job.training), out=folder, resume=True, progress=False)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", CleanCostWarning)  # the report has clean accuracies side by side
+                train(data.parts, encoder=job.encoder.source, defence=entry.defence, preset=entry.preset,
+                      options=entry.options, training=asdict(job.training), out=folder, resume=True, progress=False)
         (folder / MARK).write_text(mark + "\n", encoding="utf-8")
     checkpoints.remove(folder)  # left where a run was killed just after saving
     classifier = DefendedClassifier.load(folder)
@@ -161,9 +165,12 @@ def facts_of_taken(
     found: DefendedClassifier, made: DefendedClassifier, entry: DefenceEntry, data: Dataset, *, named: str,
 ) -> dict[str, object]:
     """What is told of a classifier that took another's network, measured anew where the defence matters."""
-    return {**{name: fact for name, fact in made.facts.items() if name != "validation_under_attack"},
+    held_out, accuracy = data.validation or [], found.accuracy(data.validation or [])
+    return {**{name: fact for name, fact in made.facts.items() if not name.startswith("validation_")},
             "preset": entry.preset, "options": found.defence.options_as_dict(), "network": named,
-            "validation_accuracy": round(found.accuracy(data.validation or []), 4), **tested(found, data.test or [])}
+            "validation_accuracy": round(accuracy, 4),
+            **validated(found, held_out, judged=accuracy, recalls="validation_recall" in made.facts),
+            **tested(found, data.test or [], recalls="test_recall" in made.facts)}
 
 
 def kept_mark(folder: Path) -> str:
