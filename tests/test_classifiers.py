@@ -87,7 +87,7 @@ def test_longer_networks_read_as_much_as_in_training(plain: Path) -> None:
     config = configured(plain, **weights)
     model = AutoModelForSequenceClassification.from_pretrained(config, ignore_mismatched_sizes=True)
     model.save_pretrained(plain)
-    assert load_classifier(plain).encode.max_length == 128
+    assert load_classifier(plain).encode.max_length == 512
 
 
 def test_a_model_of_ours_keeps_its_defence_and_its_length(tiny: Tiny, data: Dataset, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ Samples = Annotated[int | None, typer.Option(min=1, help="Take so many of the te
 Labels = Annotated[str | None, typer.Option(
     help="What the data call the classes, in the model's order, by commas; the model's own names unless given.")]
 MaxLength = Annotated[int | None, typer.Option(
-    min=4, help="Tokens that a plain classifier reads of a text, 128 unless given; a dualmask model has its own.")]
+    min=4, help="Tokens that a plain classifier reads of a text, 512 unless given; a dualmask model has its own.")]
 BatchSize = Annotated[int | None, typer.Option(min=1, help="Texts in a forward pass.", rich_help_panel=RUNS)]
 TextColumn = Annotated[str | None, typer.Option(help="Column of the text.", rich_help_panel=COLUMNS)]
 LabelColumn = Annotated[str | None, typer.Option(help="Column of the label.", rich_help_panel=COLUMNS)]

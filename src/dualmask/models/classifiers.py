@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dualmask.classifier import DefendedClassifier
 
 OURS, THEIRS = "dualmask.json", "config.json"  # what tells a saved dualmask model from a plain classifier
-USUAL_LENGTH = 128  # tokens that are read of a text unless told otherwise, as in training
+USUAL_LENGTH = 512  # tokens that are read of a text unless told otherwise: what such classifiers are asked with
 LEAST_LENGTH = 4
 HEAD = "ForSequenceClassification"
 ONE_CLASS = ("regression", "multi_label_classification")  # heads whose answers are no shares of classes
@@ -33,7 +33,7 @@ def load_classifier(
 ) -> "DefendedClassifier":
     """A saved dualmask model, or a plain Hugging Face classifier as one with the plain defence.
 
-    source: a folder or a hub id. max_length: tokens read of a text by a plain classifier; 128, or as many as it has
+    source: a folder or a hub id. max_length: tokens read of a text by a plain classifier; 512, or as many as it has
     positions for, unless given. A dualmask model keeps its own. No code of the source is run, and no pickle opened.
     """
     from dualmask.classifier import DefendedClassifier, default_device
@@ -134,6 +134,6 @@ def plain_network(folder: Path, *, source: str) -> "PreTrainedModel":
 
 
 def usual_length(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase") -> int:
-    """As many tokens as in training, but no more than the network or its tokenizer takes."""
+    """As many tokens as its own users give it, but no more than the network or its tokenizer takes."""
     told = tokenizer.model_max_length  # huge where nobody said anything
     return min(USUAL_LENGTH, longest_input(model), max(LEAST_LENGTH, told))
