@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dualmask.integration import defend as defend
     from dualmask.options import TrainingOptions as TrainingOptions
     from dualmask.prediction import predict_file as predict_file
+    from dualmask.recommendations import recommend as recommend
     from dualmask.resources import resolve as resolve
     from dualmask.results import AttackResult as AttackResult
     from dualmask.text.examples import Dataset as Dataset
@@ -36,7 +37,7 @@ _HOMES = {
     "DEFENCES": "defences", "build_defence": "defences", "Defence": "defences.base",
     "TrainingOptions": "options", "DualmaskError": "errors",
     "MaskInsertionCollator": "integration", "defend": "integration", "predict_file": "prediction",
-    "resolve": "resources",
+    "recommend": "recommendations", "resolve": "resources",
     "Dataset": "text.examples", "Example": "text.examples", "load_dataset": "text.examples", "train": "training",
 }
 __all__ = ["__version__", *_HOMES]  # noqa: PLE0604 (they are strings)
