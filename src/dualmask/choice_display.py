@@ -28,8 +28,8 @@ ABOUT = (
     "Worst case: a text holds only if every attack tried on it failed. Texts x seeds: attacked texts and training "
     "seeds behind a row; fewer than 500 texts tell a figure to within 4 to 10 points. -: not measured.")
 SOURCE = "'make results' wrote these figures from the committed records; results/README.md has intervals and tests."
-DOUBTED = ("* not trained, chosen or measured as the others; results/README.md says how. Nearly all rows, the plain one "
-           "too, were trained before faults in training were corrected.")
+DOUBTED = ("* not trained, chosen or measured as the others; results/README.md says how. Nearly all rows, the plain "
+           "one too, were trained before faults in training were corrected.")
 SHARED = "trained before corrections"  # a doubt that nearly all rows share, the plain one too, is not marked
 LAST = ("These are small tests of a few data sets. Attack your own model before you rely on it: "
         "dualmask attack MODEL TEST --attack textfooler")

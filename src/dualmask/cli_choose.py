@@ -3,9 +3,12 @@
 
 import sys
 from enum import StrEnum
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 class Against(StrEnum):
@@ -40,7 +43,7 @@ def choose(
 
     console = Console()
     unasked = against is None and train is None and not (guarantee or one_pass or detect)
-    if unasked and not (sys.stdin.isatty() and console.is_terminal):
+    if unasked and not can_ask(console):
         for block in choice_blocks():
             console.print(block)
     else:
@@ -50,14 +53,18 @@ def choose(
     console.print(LAST, highlight=False)
 
 
+def can_ask(console: "Console") -> bool:
+    """Whether somebody sits there who reads the questions and can answer."""
+    return sys.stdin.isatty() and console.is_terminal
+
+
 def asked() -> Wishes:
     """Answers to a few questions; Enter takes the one in brackets."""
-    import click
+    from rich.prompt import Confirm, Prompt
 
-    against = typer.prompt("What is to be held off: misspelling, synonyms, both, or any attack?", default="any",
-                           type=click.Choice([one.value for one in Against]), show_choices=False)
-    train = typer.confirm("Can you train the network?", default=False)
-    wanted = typer.prompt("What do you need: right answers, a guarantee, or flags on such texts?", default="answers",
-                          type=click.Choice(["answers", "guarantee", "flags"]))
-    one_pass = wanted == "answers" and typer.confirm("Must an answer take one pass?", default=False)
+    against = Prompt.ask("What is to be held off?", choices=[one.value for one in Against], default="any")
+    train = Confirm.ask("Can you train the network?", default=False)
+    wanted = Prompt.ask("What do you need: right answers, a guarantee, or flags on such texts?",
+                        choices=["answers", "guarantee", "flags"], default="answers")
+    one_pass = wanted == "answers" and Confirm.ask("Must an answer take one pass only?", default=False)
     return Wishes(against, train, wanted == "guarantee", one_pass, wanted == "flags")

@@ -86,8 +86,8 @@ RULES = (
              "pass for an answer."),
     Rule(wanted="answers", against=("synonyms",), train=True, one_pass=(True,), defence="ddm-restore",
          runner_up=("ttso", USUAL),
-         why="Of what answers in one pass it keeps most under TextFooler, and over both data sets most on average; the "
-             "next keeps more of film reviews under the other two, and costs nothing."),
+         why="Over the attacks by synonyms and both data sets nothing that answers in one pass keeps more on average; "
+             "of film reviews the next keeps more under two of the three, for the price of the plain classifier."),
     Rule(wanted="answers", train=True, one_pass=(True,), defence="ddm-restore", runner_up=("ttso", USUAL),
          why="Of all that answer in one pass it keeps the most under these attacks together."),
     Rule(wanted="answers", train=True, defence="ddm-restore", preset="vote", runner_up=("safer", USUAL),
