@@ -555,7 +555,7 @@ LAYERS = [
     ("storage", "checkpoints", "training_log", "optimisation", "selection", "training_outcome", "training"),
     ("evaluation",), ("theory",), ("reporting",),
     ("integration", "prediction", "answers", "display", "attack_display", "bench_display", "training_display",
-     "quickstart", "choice_display"),
+     "choice_display", "quickstart"),
     ("__main__", "cli", "cli_attack", "cli_bench", "cli_certify", "cli_choose", "cli_predict", "cli_resources",
      "cli_theory"),
 ]  # fmt: skip

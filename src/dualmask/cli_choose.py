@@ -24,6 +24,7 @@ class Wishes(NamedTuple):
 
 
 def choose(
+    *,
     against: Annotated[Against | None, typer.Option(
         help="What is to be held off: misspelling, synonyms, both, or any attack (judged by the worst case).")] = None,
     train: Annotated[bool | None, typer.Option(
