@@ -40,7 +40,7 @@ def main() -> None:
     data = load_dataset(args.data)
     texts = [str(example.text) for example in [*(data.test or []), *data.train][:args.rows]]
     model, tokenizer = load_encoder(args.encoder, data.labels)
-    classifier = defend(model, tokenizer, [example.text for example in data.train]).to(default_device())
+    classifier = defend(model, tokenizer, [example.text for example in data.train], defence="ddm").to(default_device())
     pipe = pipeline("text-classification", model=classifier.model, tokenizer=tokenizer, device=classifier.device)
     limits = {"truncation": True, "max_length": classifier.encode.max_length}
     ways: dict[str, Callable[[], object]] = {

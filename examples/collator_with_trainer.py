@@ -40,7 +40,7 @@ def main(encoder: str) -> None:
 
     # 2. the inference half: word counts are taken from the texts that the model was trained on
     texts = [text for text, _ in ROWS]
-    classifier = defend(model, tokenizer, texts, max_length=48)
+    classifier = defend(model, tokenizer, texts, defence="ddm", max_length=48)
     accuracy = classifier.accuracy([Example(text, label) for text, label in ROWS])
     print(f"{accuracy:.3f} of the training rows right with the defence on")
     print(classifier(["the movie was very gerat"]))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Put DDM's inference half in front of a classifier that was fine-tuned without it.
+"""Put a defence around a classifier that was fine-tuned without one: misspelt words are read as they were meant.
 
     python examples/defend_a_model.py [ENCODER]
 
-Such a network never met masks in training, so it may lose more to them than one trained with the collator.
+The network's weights stay as they are. `dualmask harden` does the same for a saved model, and attacks it as well.
 """
 
 import sys
@@ -48,8 +48,8 @@ def main(encoder: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         classifier.save(folder)  # plain transformers opens this folder too, without the defence
         again = DefendedClassifier.load(folder)
-        for masked in again.predict(["the mvoie was very great"], explain=True).masked or []:
-            print("distrusted:", ", ".join(f"'{span.text}' at {span.start}" for span in masked))
+        for words in again.predict(["the mvoie was very great"], explain=True).masked or []:
+            print("read otherwise:", ", ".join(f"'{word.text}' as {word.becomes or 'a mask'}" for word in words))
 
 
 if __name__ == "__main__":

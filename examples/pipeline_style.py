@@ -28,14 +28,14 @@ def main(encoder: str) -> None:
     print("several:     ", classifier(["the movie was very great", "an awful film"]))
     print("every label: ", classifier(["an awful film"], top_k=None))
 
-    # what a pipeline does not tell: which pieces of the text were hidden from the network, and why
+    # what a pipeline does not tell: which words of the text were read otherwise or hidden from the network, and why
     text = "the mvoie was very great and the music was good"
     answer = classifier.predict([text], explain=True)
     assert answer.masked is not None
     print(f"text: {text}")
     for span in answer.masked[0]:
-        print(f"  hidden: '{span.text}', characters {span.start} to {span.end}, score {span.score + 0.0:.2f}")
-    print("  the score is -ln(1 + count in the training texts): 0 was never seen there")
+        read = f"read as '{span.becomes}'" if span.becomes is not None else "hidden"
+        print(f"  '{span.text}', characters {span.start} to {span.end}: {read} ({span.why})")
     bare = classifier.predict([text], defended=False)
     print(f"with the defence {answer.labels[0]} {answer.probabilities.max():.2f}, "
           f"without it {bare.labels[0]} {bare.probabilities.max():.2f}")

@@ -28,7 +28,7 @@ def main(encoder: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         write_reviews(reviews := Path(folder, "reviews.csv"))
         data = load_dataset(reviews, test=reviews)  # for real figures give a file that was not trained on
-        train(data, encoder=encoder, defence="ddm", preset="recommended", options={"test_rate": 0.1},
+        train(data, encoder=encoder, defence="ddm-restore", preset="restore", options={"budget": 0.2},
               training={"epochs": 4, "learning_rate": 2e-4, "batch_size": 8, "max_length": 48},
               out=Path(folder, "model"), progress=False)
 

@@ -85,7 +85,8 @@ def test_a_victim_that_is_worse_than_chance_is_told() -> None:
 def test_what_was_attacked_stands_in_the_header(
     tiny: Callable[[str], Path], data: Dataset, tmp_path: Path,
 ) -> None:
-    classifier = train(data, encoder=tiny("bert"), training={"epochs": 1, "max_length": 40}, progress=False)
+    classifier = train(data, encoder=tiny("bert"), defence="ddm", training={"epochs": 1, "max_length": 40},
+                       progress=False)
     out = tmp_path / "deep" / "r.jsonl"
     attack(classifier, data, "DeepWordBug", samples=3, measure=None, out=out, about={"data": "somewhere"})
     header, results = read_results(out)
@@ -97,7 +98,8 @@ def test_what_was_attacked_stands_in_the_header(
 
 
 def test_a_plain_folder_is_attacked_as_a_pipeline(tiny: Callable[[str], Path], data: Dataset, tmp_path: Path) -> None:
-    classifier = train(data, encoder=tiny("bert"), training={"epochs": 1, "max_length": 40}, progress=False)
+    classifier = train(data, encoder=tiny("bert"), defence="ddm", training={"epochs": 1, "max_length": 40},
+                       progress=False)
     classifier.model.save_pretrained(tmp_path / "plain")
     classifier.encode.tokenizer.save_pretrained(tmp_path / "plain")
     victim, labels = plain_classifier(tmp_path / "plain")

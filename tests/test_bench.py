@@ -141,6 +141,27 @@ def test_a_network_may_be_asked_otherwise_without_training_it_again(toy: Path, w
     assert {failure.cell.defence for failure in apart.failures} == {"low"} and "network" in apart.failures[0].reason
 
 
+AROUND = '["plain", {name = "hard", defence = "ddm-restore", preset = "restore", network = "plain"}]'
+
+
+@pytest.mark.slow
+def test_a_defence_is_put_around_the_plain_entrys_network(toy: Path) -> None:
+    """The plain classifier that is there is taken as it is; nothing is trained."""
+    before = DefendedClassifier.load(toy / "out" / "models" / "toy.tiny.plain.0")
+    outcome = run(toy, defences=AROUND)
+    assert not outcome.failures and PLAIN.replace("plain", "hard") in named(outcome.done)
+    hard = DefendedClassifier.load(toy / "out" / "models" / "toy.tiny.hard.0")
+    assert not (toy / "out" / "models" / "toy.tiny.hard.0" / "training.jsonl").exists()
+    assert hard.defence.name == "ddm-restore" and hard.facts["preset"] == "restore"
+    assert hard.facts["network"] == "plain" and hard.facts["training"] == before.facts["training"]
+    weights = before.model.state_dict()
+    assert all(torch.equal(weight, weights[name]) for name, weight in hard.model.state_dict().items())
+    answer = hard.predict(["the movei was good"], explain=True)
+    assert answer.masked is not None and answer.masked[0][0].becomes == "movie"
+    assert hard.facts["test_accuracy_undefended"] == before.facts["test_accuracy"]
+    assert run(toy, defences=AROUND).done == [], "what is there is not done again"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_several_grids_are_done_as_one(toy: Path, tmp_path: Path, workers: int) -> None:

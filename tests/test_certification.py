@@ -94,7 +94,7 @@ def registered() -> Iterator[None]:
 def folder(tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A DDM model, saved."""
     out = tmp_path_factory.mktemp("ddm")
-    train(DATA, encoder=tiny("bert"), training=TRAINING, out=out, progress=False)
+    train(DATA, encoder=tiny("bert"), defence="ddm", training=TRAINING, out=out, progress=False)
     return out
 
 

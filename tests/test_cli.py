@@ -25,6 +25,7 @@ from dualmask.cards import Paper
 from dualmask.classifier import DefendedClassifier
 from dualmask.cli import app, main, resume_hint
 from dualmask.defences import DEFENCES, build_defence
+from dualmask.defences.ddm_restore import DDMRestore
 from dualmask.display import in_short, method_table
 from dualmask.errors import DualmaskError
 from dualmask.evaluation.grid import read_grid
@@ -75,6 +76,7 @@ def model(tiny: Callable[[str], Path], files: Path) -> Path:
     """A model trained by the command itself."""
     arguments = ["train", files / "train.csv", "--test", files / "test.csv", "--out", files / "model",
                  "--encoder", tiny("bert"), "--text-column", "body", "--label-column", "stars", "--epochs", 2,
+                 "--defence", "ddm",
                  "--learning-rate", 0.01, "--max-length", 48, "--seed", 3, "--option", "test-rate=0.2",
                  "--set", "patience=0", "--set", "weight-decay=0", "--quiet"]
     result = CliRunner().invoke(app, list(map(str, arguments)))
@@ -187,8 +189,9 @@ def test_card_shows_defaults_and_what_presets_change(run: Run) -> None:
 @pytest.mark.parametrize(("arguments", "message"), [
     (["card", "dmd"], "unknown defence or attack 'dmd': did you mean 'ddm'?"),
     (["train", "{train}", "--out", "x", "--defence", "dmd"], "unknown defence 'dmd'"),
-    (["train", "{train}", "--out", "x", "--preset", "papr"], "no preset 'papr': did you mean 'paper'?"),
-    (["train", "{train}", "--out", "x", "--option", "tst_rate=1"], "did you mean 'test_rate'?"),
+    (["train", "{train}", "--out", "x", "--defence", "ddm", "--preset", "papr"],
+     "no preset 'papr': did you mean 'paper'?"),
+    (["train", "{train}", "--out", "x", "--defence", "ddm", "--option", "tst_rate=1"], "did you mean 'test_rate'?"),
     (["train", "{train}", "--out", "x", "--option", "unit"], "option 'unit' has no value"),
     (["train", "{train}", "--out", "x", "--set", "epoch=1"], "did you mean 'epochs'?"),
     (["train", "missing.csv", "--out", "x"], "missing.csv: no such file"),
@@ -224,7 +227,8 @@ def test_errors_are_one_message_and_code_2(
 
 
 def test_several_wrong_options_are_told_at_once(run: Run, files: Path) -> None:
-    _, _, err = run("train", files / "train.csv", "--out", "x", "--option", "tst_rate=1", "--option", "unit=line")
+    _, _, err = run("train", files / "train.csv", "--out", "x", "--defence", "ddm", "--option", "tst_rate=1",
+                    "--option", "unit=line")
     assert "tst_rate" in err and "expected one of token, word, type" in err
 
 
@@ -500,10 +504,14 @@ def test_the_quickstart_trains_attacks_and_leaves_a_report(
 
 def test_the_quickstart_that_ships_does_what_it_promises() -> None:
     grid = quick_grid()
-    assert [entry.name for entry in grid.attacks] == ["deepwordbug", "textbugger", "textfooler", "bertattack"]
-    assert [entry.name for entry in grid.defences] == ["plain", "ddm"]
-    assert (grid.samples or 0) >= 50 and {"adaptive", "transfer"} <= set(grid.modes)
-    assert all(word in purpose(grid) for word in ("plain and ddm", "rotten-tomatoes", f"{grid.samples} test texts"))
+    assert [entry.name for entry in grid.attacks] == ["deepwordbug", "textbugger", "textfooler"]
+    assert [entry.name for entry in grid.defences] == ["plain", "hardened", "ddm"]
+    hardened = grid.defences[1]
+    assert hardened.network == "plain" and hardened.preset == DDMRestore.preset_around_trained
+    assert (grid.samples or 0) >= 40 and {"adaptive", "transfer"} <= set(grid.modes)
+    told = ("plain and ddm", "hardened around the network of plain (no training)", "rotten-tomatoes",
+            f"{grid.samples} test texts")
+    assert all(words in purpose(grid) for words in told)
 
 
 def test_a_quickstart_that_fails_says_what_to_do(tiny: Callable[[str], Path], tmp_path: Path) -> None:

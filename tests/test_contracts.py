@@ -561,8 +561,9 @@ LAYERS = [
 ]  # fmt: skip
 LEVEL = {part: level for level, layer in enumerate(LAYERS) for part in layer}
 # DefendedClassifier.save and .load are there for convenience; storage.py does the work and imports the class. A defence
-# whose paper trains on an attack's texts names that attack
-FROM_INSIDE_FUNCTIONS = {("classifier", "storage"), ("defences", "attacks")}
+# whose paper trains on an attack's texts names that attack. models.classifiers gives a classifier for what it reads
+FROM_INSIDE_FUNCTIONS = {("classifier", "storage"), ("defences", "attacks"), ("models", "classifier"),
+                         ("models", "defences")}
 FILES = sorted(SOURCE.rglob("*.py"))
 DEFENCE_FILES = [path for path in FILES if path.parent.name == "defences" and path.name != "__init__.py"]
 
@@ -572,9 +573,10 @@ def named(path: Path) -> str:
 
 
 def imports(path: Path) -> Iterator[tuple[str, bool]]:
-    """Modules of this package that a file imports, without the package's name, and whether in a function."""
+    """Modules of this package that a file imports, without its name, and whether in a function or for types only."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+                 or (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")]
     inside = {id(node) for function in functions for node in ast.walk(function)}
     for node in ast.walk(tree):
         found: list[str] = []

@@ -81,9 +81,9 @@ DDM_PAGE = (ROOT / "docs" / "ddm.md").read_text(encoding="utf-8")
 EXPECTED = {
     "train_from_csv.py": ["labels: negative, positive", "with the defence on", "the mvoie was very great"],
     "collator_with_trainer.py": ["[CLS] [MASK] [MASK] the movie was very bad [SEP]", "16 steps", "'label':"],
-    "defend_a_model.py": ["defence off:", "defence on:", "distrusted: '"],
+    "defend_a_model.py": ["defence off:", "defence on:", "read otherwise: 'mvoie' as "],
     "attack_a_classifier.py": ["the classifier:", " queries ", "the function:", "succeeded"],
-    "pipeline_style.py": ["every label:", "hidden: '", "score "],
+    "pipeline_style.py": ["every label:", "'mvoie', characters 4 to 9: "],
 }
 
 
@@ -375,7 +375,7 @@ def test_the_speed_of_attacks_is_what_was_recorded() -> None:
 def test_the_speed_of_reports_is_what_was_recorded() -> None:
     lines = (ROOT / "results" / "benchmarks.jsonl").read_text(encoding="utf-8").splitlines()
     found = [record for line in lines if (record := json.loads(line))["benchmark"] == "report_speed"][-1]
-    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
     assert f"a report of {found['records']:,} records" in page and f"| {found['total']:.1f} s | under 20 s |" in page
     assert found["total"] < 20 and not found["torch_loaded"]
 
@@ -637,8 +637,8 @@ def test_what_is_said_of_clean_texts_under_the_vote_is_in_the_records() -> None:
     assert f"one pass has {one_pass[0]} (MR) and {one_pass[1]} (AG News), the vote {vote[0]} and {vote[1]}." in page
 
 
-def test_the_front_page_has_a_place_for_measured_results() -> None:
-    tool, page = loaded_tool("results_page"), (ROOT / "README.md").read_text(encoding="utf-8")
+def test_a_page_has_a_place_for_measured_results() -> None:
+    tool, page = loaded_tool("results_page"), (ROOT / "docs" / "measured.md").read_text(encoding="utf-8")
     assert page.count(tool.BEGIN) == 1 and page.count(tool.END) == 1 and page.index(tool.BEGIN) < page.index(tool.END)
 
 
@@ -660,7 +660,7 @@ def test_what_is_said_of_the_theorem_was_counted() -> None:
          found["uniform: E_m <= E_mr"]],
         [found["ordering under the paper's law without the condition"], found["ordering under the paper's law"]]]
     speed = theory_record("speed")
-    assert f"| {speed['seconds']:.1f} s | under 10 s |" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"| {speed['seconds']:.1f} s | under 10 s |" in (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
     assert speed["seconds"] < 10 and speed["threads"] == "1" and speed["triples"] == 10**6 and speed["dimension"] == 64
 
 

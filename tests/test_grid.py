@@ -291,9 +291,10 @@ def test_quick_is_the_one_that_ships() -> None:
     path = ROOT / "experiments" / "quick.toml"
     assert path.is_symlink() and path.resolve() == ROOT / "src" / "dualmask" / "assets" / "quick.toml"
     grid = read_grid(path)
-    assert [one.name for one in grid.defences] == ["plain", "ddm"] and grid.modes == ("adaptive", "transfer")
-    assert {one.attack for one in grid.attacks} == {"deepwordbug", "textbugger", "textfooler", "bertattack"}
-    assert grid.samples >= 50 and len(make_plan(grid).tasks) == 16
+    assert [one.name for one in grid.defences] == ["plain", "hardened", "ddm"]
+    assert grid.modes == ("adaptive", "transfer")
+    assert {one.attack for one in grid.attacks} == {"deepwordbug", "textbugger", "textfooler"}
+    assert grid.samples >= 40 and len(make_plan(grid).tasks) == 18
 
 
 @pytest.mark.parametrize("name", ["mr", "ag_news"])
@@ -406,11 +407,22 @@ def test_a_defence_may_take_the_network_of_another(write: Write) -> None:
     *_, own, low = make_plan(read_grid(write(SMALL.replace('"ddm"]', entry)))).jobs
     assert own.models == ("rotten-tomatoes.minilm.ddm.0",) and low.models == (*own.models, low.name)
     assert low.training == own.training and low.base == own.defence and own.base is None
-    for wrong in ('"dmd"', '"plain"', '"low"', '"ddm", training = {epochs = 2}'):
+    for wrong in ('"dmd"', '"fgws"', '"low"', '"ddm", training = {epochs = 2}'):
         text = SMALL.replace('"ddm"]', entry.replace('network = "ddm"', f"network = {wrong}"))
         told, = mistakes(write(text))
         assert told.startswith("defences, low.network: ") and "a network of its own and the same training" in told
         assert ("did you mean 'ddm'?" in told) == ("dmd" in wrong)
+
+
+def test_a_defence_may_be_put_around_the_network_of_the_plain_entry(write: Write) -> None:
+    entry = '"ddm", {name = "hardened", defence = "ddm-restore", preset = "restore", network = "plain"}]'
+    jobs = make_plan(read_grid(write(SMALL.replace('"ddm"]', entry)))).jobs
+    hardened = next(job for job in jobs if job.defence.name == "hardened")
+    plain = next(job for job in jobs if job.defence.name == "plain")
+    assert hardened.base == plain.defence and hardened.training == plain.training
+    assert hardened.models == (plain.name, hardened.name)
+    told, = mistakes(write(SMALL.replace('"ddm"]', '"ddm", {name = "hard", defence = "freelb", network = "plain"}]')))
+    assert told.startswith("defences, hard.network: ") and "acts while a classifier is trained" in told
 
 
 def test_defences_that_vote_get_fewer_texts() -> None:

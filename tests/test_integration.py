@@ -62,13 +62,24 @@ def test_collator_refuses_a_tokenizer_without_mask_and_rows_too_long(tiny: Tiny)
 def test_defend_wraps_a_model_as_it_is(tiny: Tiny, data: Dataset) -> None:
     model, tokenizer = load_encoder(tiny("bert"), ["bad", "good"])
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    classifier = defend(model, tokenizer, [example.text for example in data.train], max_length=40,
+    classifier = defend(model, tokenizer, [example.text for example in data.train], max_length=40, defence="ddm",
                         options={"test_rate": 0.5})
     assert classifier.labels == ("bad", "good")
     found = classifier.predict(["the movie was rare"], explain=True)
     assert found.masked is not None
     assert "rare" in [piece.text for piece in found.masked[0]], "a word that training never saw is distrusted first"
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+
+
+def test_defend_reads_words_as_they_were_meant_unless_told_otherwise(tiny: Tiny, data: Dataset) -> None:
+    model, tokenizer = load_encoder(tiny("bert"), ["bad", "good"])
+    texts = [example.text for example in data.train]
+    classifier = defend(model, tokenizer, texts, max_length=40)
+    assert classifier.defence.name == "ddm-restore" and classifier.facts["preset"] == "restore"
+    assert classifier.defence.options_as_dict()["synonyms"] == "none"
+    assert defend(model, tokenizer, texts, max_length=40, defence="ddm").facts["preset"] == "recommended"
+    mixing = defend(model, tokenizer, texts, max_length=40, preset="recommended")
+    assert mixing.defence.options_as_dict()["synonyms"] == "mixture"
 
 
 @pytest.mark.parametrize("texts", [[], "one text"])

@@ -172,17 +172,17 @@ def test_everything_follows_from_the_packed_file(root: Path) -> None:
     found = tool["contents"](root)
     assert found == tool["contents"](root)
     texts = {path.relative_to(root).as_posix(): text for path, text in found.items()}
-    assert set(texts) == {"README.md", "docs/restore.md", "results/README.md", "results/paper_table.tex",
+    assert set(texts) == {"docs/measured.md", "docs/restore.md", "results/README.md", "results/paper_table.tex",
                           "results/plots/mr.bert.svg", "src/dualmask/assets/measured.json"}
     page = texts["results/README.md"]
     for part in ("[paper_table.jsonl.gz](paper_table.jsonl.gz)", "](plots/mr.bert.svg)", "## Adaptive beside transfer",
                  "## Against the best rival", "## What defences cost", "## Reported beside measured",
                  "mr, bert, ddm, adaptive, seed 0: pwws; no time.", "## Why you might not believe this"):
         assert part in page, part
-    for name in ("README.md", "docs/restore.md"):
+    for name in ("docs/measured.md", "docs/restore.md"):
         assert texts[name].startswith("# mine\n\n") and texts[name].endswith("the end\n")
         assert "yesterday" not in texts[name] and "| ddm " in texts[name]
-    assert "| freelb++ " in texts["README.md"] and "| freelb++ " not in texts["docs/restore.md"]
+    assert "| freelb++ " in texts["docs/measured.md"] and "| freelb++ " not in texts["docs/restore.md"]
     picture = parseString(texts["results/plots/mr.bert.svg"])
     assert len(picture.getElementsByTagName("svg")) == 3 and "freelb++" in texts["results/plots/mr.bert.svg"]
     (root / "results" / "paper_table.jsonl.gz").unlink()

@@ -263,7 +263,7 @@ def test_a_busy_output_is_exit_code_1(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory, tiny: Callable[[str], Path], data: Dataset) -> Path:
     folder = tmp_path_factory.mktemp("model") / "model"
-    train(data, encoder=tiny("bert"), training=SHORT, out=folder, progress=False)
+    train(data, encoder=tiny("bert"), defence="ddm", training=SHORT, out=folder, progress=False)
     return folder
 
 
@@ -324,7 +324,7 @@ def slow(self, *given):
     return update(self, *given)
 training.Run.update = slow
 training.train(Dataset("toy", ("bad", "good"), reviews(96), reviews(24), None), encoder=sys.argv[1], out=sys.argv[2],
-               training={"epochs": 1, "batch_size": 16, "max_length": 40}, progress=False)
+               defence="ddm", training={"epochs": 1, "batch_size": 16, "max_length": 40}, progress=False)
 """
 
 
@@ -334,7 +334,7 @@ def test_of_two_trainings_into_one_folder_the_second_is_refused(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))
     out = tmp_path / "model"
-    again = {"encoder": tiny("bert"), "training": SHORT, "out": out, "progress": False}
+    again = {"encoder": tiny("bert"), "defence": "ddm", "training": SHORT, "out": out, "progress": False}
     with started(TRAIN, tiny("bert"), out) as process:
         before = {path.name: path.read_bytes() for path in out.iterdir()}
         for flags in ({"overwrite": True}, {"resume": True}):

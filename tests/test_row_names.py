@@ -90,6 +90,18 @@ def test_reports_and_what_is_missing_have_the_names_and_records_keep_theirs() ->
                                     "mr, bert, others, adaptive, seed 0: pwws; not begun"]
 
 
+def test_a_defence_around_anothers_network_says_so() -> None:
+    def taken(records: CellRecords, network: str) -> CellRecords:
+        about = {"about": {"training": {"preset": "restore", "network": network}}}
+        return records._replace(header={**records.header, **about})
+
+    plain, own = made("plain", "plain", "recommended"), made("hardened", "ddm-restore", "restore")
+    trained = made("ddm-restore", "ddm-restore", "recommended")
+    assert list(row_names([plain, taken(own, "plain")]).values()) == ["plain", "ddm-restore (restore, around plain)"]
+    assert list(row_names([trained, taken(own, "ddm-restore")]).values()) == ["ddm-restore", "ddm-restore (restore)"]
+    assert name_of(taken(own, "nobody's")) == "ddm-restore (restore)"
+
+
 def test_values_are_written_as_options_take_them() -> None:
     assert [option_text(value) for value in (True, None, 1 / 3, 50, ("a", "b"), "mixture")] == [
         "true", "none", "0.333333", "50", "a,b", "mixture"]

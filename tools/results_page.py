@@ -11,7 +11,7 @@ No model is loaded and nothing is measured. The same records give the same bytes
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dualmask.choice_tables import DOUBTS, choice_rows, doubt_lines
+from dualmask.choice_tables import CAPTION, DOUBTS, choice_rows, doubt_lines, limits_text
 from dualmask.evaluation.records import PACKED
 from dualmask.measured_figures import ASSET, PLAIN, MeasuredRow, as_asset
 from dualmask.reporting.measured import PLOTS, documents, measured, read_reasons, restoring_table, short_table
@@ -23,11 +23,11 @@ from dualmask.results import read_header
 from dualmask.text.markdown import one_line
 
 ROOT = Path(__file__).parents[1]
-TABLES: dict[str, Callable[[Report], str]] = {"README.md": short_table, "docs/restore.md": restoring_table}
+TABLES: dict[str, Callable[[Report], str]] = {"docs/measured.md": short_table, "docs/restore.md": restoring_table}
 BEGIN, END = "<!-- written by make results -->\n", "<!-- up to here -->\n"
 CHOICES = {"README.md": True, "docs/choose.md": False}  # pages that may have "which defence for me?": in short?
 CHOICE_BEGIN = "<!-- which defence: written by make results -->\n"
-CHOICE_END = "<!-- which defence: up to here -->\n"
+LIMITS_BEGIN = "<!-- what it does not stop: written by make results -->\n"
 
 
 def packed_files(folder: Path) -> list[Path]:
@@ -50,10 +50,11 @@ def contents(root: Path = ROOT) -> dict[Path, str]:
     pages = {name: (root / name).read_text(encoding="utf-8") for name in {**TABLES, **CHOICES}
              if (root / name).exists()}
     for name, table in TABLES.items():
-        pages[name] = filled(pages[name], table(report), (BEGIN, END))
+        pages[name] = filled(pages[name], table(report), BEGIN)
     for name, short in CHOICES.items():
-        if CHOICE_BEGIN in pages.get(name, ""):
-            pages[name] = filled(pages[name], choice_table(rows, short=short), (CHOICE_BEGIN, CHOICE_END))
+        for begin, text in ((CHOICE_BEGIN, choice_table(rows, short=short)), (LIMITS_BEGIN, limits_text(rows))):
+            if begin in pages.get(name, ""):
+                pages[name] = filled(pages[name], text, begin)
     return {root / "src" / "dualmask" / "assets" / ASSET: as_asset(rows),
             **{folder / name: text for name, text in documents(report, files).items()},
             **{root / name: text for name, text in pages.items()}}
@@ -75,17 +76,16 @@ def figures(report: Report, root: Path = ROOT) -> list[MeasuredRow]:
 
 def choice_table(rows: Sequence[MeasuredRow], *, short: bool) -> str:
     """Which defence for me? On its own page with what speaks against the figures."""
-    parts = [rendered(choice_rows(rows, short=short))]
+    parts = [CAPTION, rendered(choice_rows(rows, short=short))]
     if not short:
         parts += [DOUBTS, "\n".join(f"* {one_line(line)}." for line in doubt_lines(rows))]
     return "\n\n".join(parts)
 
 
-def filled(page: str, table: str, marks: tuple[str, str]) -> str:
-    """The page with the table between its marks."""
-    begin, end = marks
+def filled(page: str, text: str, begin: str) -> str:
+    """The page with the text between its mark and the next end."""
     before, rest = page.split(begin)
-    return f"{before}{begin}\n{table}\n\n{end}{rest.split(end)[1]}"
+    return f"{before}{begin}\n{text}\n\n{END}{rest.split(END, 1)[1]}"
 
 
 def main() -> None:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from dualmask.defences import build_defence as build_defence
     from dualmask.defences.base import Defence as Defence
     from dualmask.errors import DualmaskError as DualmaskError
+    from dualmask.hardening import Hardened as Hardened
+    from dualmask.hardening import harden as harden
     from dualmask.integration import MaskInsertionCollator as MaskInsertionCollator
     from dualmask.integration import defend as defend
     from dualmask.options import TrainingOptions as TrainingOptions
@@ -36,6 +38,7 @@ _HOMES = {
     "DefendedClassifier": "classifier", "Masked": "classifier", "Predictions": "classifier",
     "DEFENCES": "defences", "build_defence": "defences", "Defence": "defences.base",
     "TrainingOptions": "options", "DualmaskError": "errors",
+    "Hardened": "hardening", "harden": "hardening",
     "MaskInsertionCollator": "integration", "defend": "integration", "predict_file": "prediction",
     "recommend": "recommendations", "resolve": "resources",
     "Dataset": "text.examples", "Example": "text.examples", "load_dataset": "text.examples", "train": "training",

@@ -2,13 +2,16 @@
 """The table "which defence for me?" as rows of texts: for documents and for terminals."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dualmask.measured_figures import MeasuredRow, MeasuredShare, measured_rows
-from dualmask.recommendations import ALL, Kept, Recommendation, Wanted, recommend
+from dualmask.recommendations import ALL, WORST, Kept, Recommendation, Wanted, recommend
 
 HEAD = ("threat", "recommended", "what it keeps: plain -> defended", "price in training", "price in answers",
         "what beats it")
+CAPTION = ("Percent of texts that are answered rightly, by the plain classifier -> by the defended one, when attacks "
+           "ask it; (n x s): texts and training seeds. Worst case: a text holds only if every attack failed on it.")
+FEW = ("deepwordbug", "textfooler", WORST)  # of misspelling, of synonyms, and of all
 NOT_MEASURED = "not measured"
 DOUBTS = "What speaks against comparing these figures as they stand ([results](../results/README.md) has each in full):"
 
@@ -47,8 +50,13 @@ QUESTIONS = (
 def choice_rows(rows: Sequence[MeasuredRow] | None = None, *, short: bool = False) -> list[list[str]]:
     """The whole table, or the few rows that a front page has room for; names in the first row."""
     known = measured_rows() if rows is None else rows
-    return [list(HEAD), *(choice_row(question, question.answer(known)) for question in QUESTIONS
-                          if question.short or not short)]
+    answers = [(question, question.answer(known)) for question in QUESTIONS if question.short or not short]
+    return [list(HEAD), *(choice_row(question, in_short(found) if short else found) for question, found in answers)]
+
+
+def in_short(found: Recommendation) -> Recommendation:
+    """With one attack of each kind, and of those that beat it the hardest alone."""
+    return replace(found, kept=tuple(one for one in found.kept if one.attack in FEW), beaten_by=found.beaten_by[:1])
 
 
 def choice_row(question: Question, found: Recommendation) -> list[str]:
@@ -130,3 +138,17 @@ def doubt_lines(rows: Sequence[MeasuredRow] | None = None) -> list[str]:
         if row and row.doubts:
             found[f"{row.name}, {row.data}: {'; '.join(row.doubts)}"] = None
     return list(found)
+
+
+def limits_text(rows: Sequence[MeasuredRow] | None = None) -> str:
+    """What nothing here stops, in two sentences: the best that was measured in the worst case, and what is left of it
+    when attacks count that know it."""
+    found, = recommend("any", train=True, rows=measured_rows() if rows is None else rows)
+    row = found.row
+    if row is None or row.worst is None:
+        return "Nothing was measured yet."
+    every = (f", and {row.every.shown(basis=True)} where attacks count that know it or see more of it" if row.every
+             else "")
+    return (f"A patient attacker who writes synonyms and may try several attacks still wins: of the data {row.data} the "
+            f"best that was measured, `{row.name}`, keeps {row.worst.shown(basis=True)} percent{every}. A defence makes "
+            "a classifier harder to fool, and notices nothing that the network itself does not.")

@@ -15,6 +15,7 @@ from dualmask import __version__
 from dualmask.cli_bench import bench, compare, pack, report
 from dualmask.cli_certify import certify
 from dualmask.cli_choose import choose
+from dualmask.cli_harden import harden
 from dualmask.cli_resources import app as resources_app
 from dualmask.cli_theory import theory
 from dualmask.errors import BusyOutputError, DualmaskError, OptionError, did_you_mean
@@ -79,7 +80,8 @@ def train(
         "resource such as rotten-tomatoes.")],
     *,
     out: Annotated[Path, typer.Option(help="Folder to save the model in.")],
-    defence: Annotated[str, typer.Option(help="See 'dualmask list'.")] = "ddm",
+    defence: Annotated[str, typer.Option(
+        help="See 'dualmask choose' and 'dualmask list'; 'ddm' is the paper's method.")] = "ddm-restore",
     preset: Annotated[str, typer.Option(help="See 'dualmask card DEFENCE'.")] = "recommended",
     encoder: Annotated[str, typer.Option(help="A resource's name, a folder or a hub id.")] = "minilm",
     option: Options = None,
@@ -182,7 +184,7 @@ def attack(
         progress=not quiet))
 
 
-for command in (choose, certify, bench, report, pack, compare, theory):
+for command in (choose, harden, certify, bench, report, pack, compare, theory):
     app.command()(command)
 
 

@@ -183,19 +183,14 @@ def source_of(path: Path, victim: "DefendedClassifier") -> "CellRecords":
 
 def cell_of(request: Request, victim: object) -> "Cell":
     """What a report or a comparison calls these records."""
-    from dualmask.evaluation.records import Cell
+    from dualmask.evaluation.records import Cell, cell_name
 
     facts: Mapping[str, Any] = getattr(victim, "facts", {})
     defence = str(getattr(getattr(victim, "defence", None), "name", "unknown"))
     trained = str(facts.get("defence", defence))
-    return Cell(named(Path(request.data).stem), named(Path(str(facts.get("encoder", "unknown"))).name),
-                named(defence if trained == defence else f"{trained}-off"), str(request.attack),
+    return Cell(cell_name(Path(request.data).stem), cell_name(Path(str(facts.get("encoder", "unknown"))).name),
+                cell_name(defence if trained == defence else f"{trained}-off"), str(request.attack),
                 request.mode or "adaptive", int(facts.get("training", {}).get("seed", 0)))
-
-
-def named(name: str) -> str:
-    """A name with nothing in it that a cell's file could not have."""
-    return "".join(letter if letter.isalnum() or letter in "-_+" else "-" for letter in name) or "unknown"
 
 
 class Progressing(Progress):
@@ -285,17 +280,14 @@ def find_victim(request: Request) -> tuple[object, tuple[str, ...]]:
 
 
 def plain_classifier(folder: Path) -> tuple[object, tuple[str, ...]]:
-    """A text-classification pipeline of a folder that another program wrote."""
-    from transformers import AutoConfig, pipeline
+    """A text-classification pipeline of a folder that another program wrote, whatever its family."""
+    from transformers import pipeline
 
-    from dualmask.models.encoders import LOADING_ERRORS, check_config, check_weights, load_tokenizer, quiet_transformers
+    from dualmask.models.classifiers import classifier_config
+    from dualmask.models.encoders import LOADING_ERRORS, load_tokenizer, quiet_transformers
 
+    config: Any = classifier_config(folder, source=str(folder))
     try:
-        check_config(folder)
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-        if not any(str(kind).endswith("ForSequenceClassification") for kind in config.architectures or ()):
-            raise EncoderError(f"{folder} is an encoder without a classifier's head; train one with 'dualmask train'.")
-        check_weights(folder)
         tokenizer: Any = load_tokenizer(folder)
         with quiet_transformers():
             found = pipeline("text-classification", model=str(folder), tokenizer=tokenizer, trust_remote_code=False,

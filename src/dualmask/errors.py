@@ -13,6 +13,10 @@ class DataError(DualmaskError):
     """A data file or data set can't be used as it is. Remedy: fix the row or column that the message names."""
 
 
+class NoLabelColumnError(DataError):
+    """A table has no column of labels. Remedy: name it, or use what needs no labels."""
+
+
 class OptionError(DualmaskError):
     """An option has an unknown name or an impossible value. Remedy: choose one of those that the message lists."""
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dualmask.classifier import DefendedClassifier
-from dualmask.defences import build_defence
+from dualmask.defences import DEFENCES, build_defence
 from dualmask.defences.base import Defence
 from dualmask.defences.combination import Combined
 from dualmask.errors import DataError, EncoderError, OptionError
@@ -64,34 +64,54 @@ class MaskInsertionCollator:
 
 def defend(
     model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", train_texts: Sequence[Text], *,
-    defence: str = "ddm", preset: str = "recommended", options: Mapping[str, object] | None = None,
+    defence: str = "ddm-restore", preset: str | None = None, options: Mapping[str, object] | None = None,
     max_length: int = 128, validation: Sequence[tuple[Text, int]] = (),
 ) -> DefendedClassifier:
     """Wrap a fine-tuned classifier: its defence learns from `train_texts` what it must know at inference.
 
+    preset: that which the defence recommends around a network that is trained already, unless given.
     validation: texts with their classes that the model was not trained on, for defences that set thresholds on them.
     """
     if isinstance(train_texts, str) or not len(train_texts):
         raise DataError("defend needs the texts that the model was trained on, as a list; "
                         "word frequencies are counted there.")
-    labels = [str(label) for _, label in sorted((model.config.id2label or {}).items())]
-    guard = build_defence(defence, preset=preset, options=options)
+    chosen = preset or DEFENCES.find(defence).preset_around_trained
+    return wrap_network(
+        model, tokenizer, build_defence(defence, preset=chosen, options=options),
+        labels=[str(label) for _, label in sorted((model.config.id2label or {}).items())], max_length=max_length,
+        facts={"defended_after_training": True, "preset": chosen}, texts=[Example(text, 0) for text in train_texts],
+        validation=[Example(text, label) for text, label in validation])
+
+
+def wrap_network(
+    model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", guard: Defence, *, labels: Sequence[str],
+    max_length: int, facts: Mapping[str, object], texts: Sequence[Example], validation: Sequence[Example],
+) -> DefendedClassifier:
+    """Put a defence around a network whose weights stay as they are; the defence learns from `texts`."""
     check_wrapping(guard, held_out=bool(validation))
-    classifier = DefendedClassifier(model, tokenizer, guard, labels=labels, max_length=max_length,
-                                    facts={"defended_after_training": True, "preset": preset})
+    classifier = DefendedClassifier(model, tokenizer, guard, labels=labels, max_length=max_length, facts=facts)
     if any(True for _ in guard.parameters()):
         raise OptionError(f"the defence '{guard.name}' has parts that learn while the classifier does, so that it "
                           "can't be wrapped around one that is trained; train one with dualmask.train(defence=...).")
-    classifier.fit_defence([Example(text, 0) for text in train_texts])
+    classifier.fit_defence(texts)
     classifier.network.eval()
     if validation:
-        classifier.tune_defence([Example(text, label) for text, label in validation])
+        classifier.tune_defence(validation)
     return classifier
+
+
+def parts_of(guard: Defence) -> Sequence[Defence]:
+    return guard.each if isinstance(guard, Combined) else [guard]
+
+
+def sets_thresholds(guard: Defence) -> bool:
+    """Whether a defence needs held-out texts with their labels."""
+    return any(type(part).tune is not Defence.tune for part in parts_of(guard))
 
 
 def check_wrapping(guard: Defence, *, held_out: bool) -> None:
     """Refuse what a trained classifier can't be given afterwards."""
-    parts = guard.each if isinstance(guard, Combined) else [guard]
+    parts = parts_of(guard)
     acting = [part for part in parts if type(part).inference_view is not Defence.inference_view
               or type(part).answer is not Defence.answer]
     if not acting and guard.name != Defence.name:

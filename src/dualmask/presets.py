@@ -26,10 +26,16 @@ class KnownPreset(NamedTuple):
     former: Mapping[str, object]  # what records that lack an option were made with
 
 
-def row_name(defence: str, preset: str = USUAL, changes: Mapping[str, object] | None = None) -> str:
-    """``ddm-restore (vote, vote_swaps=0.7)``: how tables name a defence, its preset and what differs from that."""
+def row_name(
+    defence: str, preset: str = USUAL, changes: Mapping[str, object] | None = None, *, around: str = "",
+) -> str:
+    """``ddm-restore (vote, vote_swaps=0.7)``: how tables name a defence, its preset and what differs from that.
+
+    around: the defence that its network was trained with, where that is another.
+    """
     told = [*([preset] if preset not in ("", USUAL) else []),
-            *(f"{name}={option_text(value)}" for name, value in (changes or {}).items())]
+            *(f"{name}={option_text(value)}" for name, value in (changes or {}).items()),
+            *([f"around {around}"] if around else [])]
     return defence + (f" ({', '.join(told)})" if told else "")
 
 

@@ -54,9 +54,11 @@ def purpose(grid: "Grid") -> str:
     rows = ", ".join(f"{f'{entry.train:,}' if entry.train else 'all'} training texts of {entry.name}"
                      for entry in grid.data)
     attacks = ", ".join(entry.name for entry in grid.attacks)
-    return (f"Training {' and '.join(entry.name for entry in grid.defences)} on {rows}, then attacking each on "
-            f"{grid.samples or 'all'} test texts with {attacks}. Without a GPU this takes some minutes; stopped, the "
-            "same command goes on where it was.")
+    trained = " and ".join(entry.name for entry in grid.defences if not entry.network)
+    around = "".join(f", putting {entry.name} around the network of {entry.network} (no training)"
+                     for entry in grid.defences if entry.network)
+    return (f"Training {trained} on {rows}{around}, then attacking each on {grid.samples or 'all'} test texts with "
+            f"{attacks}. Without a GPU this takes some minutes; stopped, the same command goes on where it was.")
 
 
 def write_report(outcome: "Outcome") -> "tuple[Report, Path]":

@@ -19,7 +19,6 @@ THREAT_ATTACKS: dict[Threat, tuple[str, ...]] = {  # by which figures a threat i
     "any": ("deepwordbug", "textbugger", "textfooler", "pwws", "bertattack"),
 }
 DATA, ENCODER = "mr", "gte-small-mlm"  # whose figures are shown, of defences that were trained
-HARDENED_ENCODER = "minilm"  # and of those put around an unchanged network
 HARDEN, TRAIN = "dualmask harden MODEL DATA --out hardened/", "dualmask train DATA --out model/"
 WORST = "worst case"
 ALL = "all of them together"  # a text holds only if each of them failed on it
@@ -162,9 +161,11 @@ def rule_for(wanted: Wanted, against: Threat, train: bool, one_pass: bool) -> Ru
 def recommended(rule: Rule, against: Threat, rows: Sequence[MeasuredRow]) -> Recommendation:
     around = not (rule.train or rule.plainly_trained)  # a network that stays as it is
 
+    first = next((row for row in rows if not row.trained), None)  # such networks were measured on data of their own
+    data, encoder = (first.data, first.encoder) if around and first else (rule.data, ENCODER)
+
     def found(defence: str, preset: str) -> MeasuredRow | None:
-        return find_row(rows, defence, preset, data=rule.data, encoder=HARDENED_ENCODER if around else ENCODER,
-                        trained=not around)
+        return find_row(rows, defence, preset, data=data, encoder=encoder, trained=not around)
 
     row, plain = found(rule.defence, rule.preset), found(PLAIN, USUAL)
     return Recommendation(

@@ -41,7 +41,7 @@ LOG_STEPS = 25
 
 
 def train(
-    data: Dataset, *, encoder: str | Path = "minilm", defence: str = "ddm", preset: str = "recommended",
+    data: Dataset, *, encoder: str | Path = "minilm", defence: str = "ddm-restore", preset: str = "recommended",
     options: Mapping[str, object] | None = None, training: Mapping[str, object] | None = None,
     out: str | Path | None = None, resume: bool = False, overwrite: bool = False, progress: bool = True,
 ) -> DefendedClassifier:

@@ -60,6 +60,7 @@ class Defence(nn.Module, Method):
     explainable: ClassVar[bool] = True  # the k-th body token of what the network sees is the text's k-th, or its mask
     learned_attacks: ClassVar[tuple[Source, ...]] = ()  # on whose texts it is trained
     certificate: ClassVar[str] = ""  # what a certificate of it is about, in a few words; empty: there is none
+    preset_around_trained: ClassVar[str] = "recommended"  # around a network that was trained without the defence
 
     def __init__(self, options: object | None = None) -> None:
         super().__init__()

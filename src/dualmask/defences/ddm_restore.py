@@ -78,6 +78,7 @@ class DDMRestore(Voting, Ascent):
     synonym_tables: ClassVar[tuple[Source, ...]] = (
         Source("shipped", when={"synonyms": ("mixture",)}), Source("{sources}", when={"synonyms": ("head",)}),
         Source("{sources}", unless={"worst_share": (0.0,)}), Source("{sources}", unless={"votes": (1,)}))
+    preset_around_trained: ClassVar[str] = "restore"  # a network that never saw means of synonyms loses by them
     Options = DDMRestoreOptions
     presets: ClassVar = {
         "recommended": Preset({}, {"epochs": 10, "keep": "last"}),  # what is so hard is learned late

@@ -15,10 +15,12 @@ from typing import Any, Literal, cast
 from dualmask.attacks import ATTACKS, build_attack
 from dualmask.cards import Catalogue
 from dualmask.defences import DEFENCES, build_defence
+from dualmask.defences.base import Defence
 from dualmask.errors import OptionError, did_you_mean
 from dualmask.evaluation.records import Cell, Mode, Scores
 from dualmask.evaluation.sources import fits_measure, fits_source
 from dualmask.evaluation.values import Mistakes, checked
+from dualmask.integration import check_wrapping
 from dualmask.options import TrainingOptions, make_options
 from dualmask.resources import RESOURCES
 
@@ -56,7 +58,7 @@ class DefenceEntry:
     samples: int | None = None  # texts, where they are fewer than the grid's, e.g. for defences of many passes
     eot: int | None = None  # answers averaged for each question, where they are not as many as the grid's
     data: tuple[str, ...] = ()  # names of the data it is for, where it is not for all, e.g. by words for their classes
-    network: str = ""  # the entry whose trained network it takes, where it differs in what is done at inference alone
+    network: str = ""  # the entry whose trained network it takes: of the same defence, or plain to put this one around
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,11 +217,16 @@ def known_names(settings: Mapping[str, object], mistakes: Mistakes) -> None:
         for name in one.data:
             if name not in known:
                 mistakes.add(f"defences, {one.name}.data", f"unknown data '{name}'{did_you_mean(name, known)}")
-        fit = [each.name for each in defences if each.defence == one.defence and not each.network and not each.data
+        kinds = (one.defence, Defence.name)
+        fit = [each.name for each in defences if each.defence in kinds and not each.network and not each.data
                and each.training == one.training]
+        place = f"defences, {one.name}.network"
         if one.network and one.network not in fit:
-            mistakes.add(f"defences, {one.name}.network", f"'{one.network}' is no entry for all data with the defence "
-                         f"{one.defence}, a network of its own and the same training{did_you_mean(one.network, fit)}")
+            mistakes.add(place, f"'{one.network}' is no entry for all data with the defence {' or '.join(kinds)}, a "
+                         f"network of its own and the same training{did_you_mean(one.network, fit)}")
+        elif one.network and one.defence not in (each.defence for each in defences if each.name == one.network):
+            with mistakes.of(place):
+                check_wrapping(build_defence(one.defence, preset=one.preset, options=one.options), held_out=True)
 
 
 def fits_cell(name: object, mistakes: Mistakes, place: str) -> None:

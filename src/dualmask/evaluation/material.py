@@ -16,6 +16,7 @@ from dualmask.defences import build_defence
 from dualmask.errors import OptionError
 from dualmask.evaluation.grid import DataEntry, DefenceEntry, EncoderEntry
 from dualmask.evaluation.plan import Job
+from dualmask.integration import wrap_network
 from dualmask.options import whole_training
 from dualmask.resources import RESOURCES, MadeByTool, cache_folder
 from dualmask.results import difference
@@ -116,7 +117,8 @@ def trained(job: Job, data: Data, mark: str, models: Path) -> DefendedClassifier
         (folder / MARK).unlink(missing_ok=True)
         if job.base:
             other = trained(replace(job, defence=job.base, base=None), data, mark, models)
-            asked_otherwise(other, entry, data.parts, named=job.base.name).save(folder)
+            take_over = asked_otherwise if job.base.defence == entry.defence else put_around
+            take_over(other, entry, data.parts, named=job.base.name).save(folder)
         else:
             train(data.parts, encoder=job.encoder.source, defence=entry.defence, preset=entry.preset,
                   options=entry.options, training=asdict(job.training), out=folder, resume=True, progress=False)
@@ -141,11 +143,27 @@ def asked_otherwise(made: DefendedClassifier, entry: DefenceEntry, data: Dataset
     defence.restore({name: tensor.cpu() for name, tensor in made.defence.state_dict().items()})
     found.tune_defence(data.validation or [])
     found.network.eval()
-    found.facts = {**{name: fact for name, fact in made.facts.items() if name != "validation_under_attack"},
-                   "preset": entry.preset, "options": defence.options_as_dict(), "network": named,
-                   "validation_accuracy": round(found.accuracy(data.validation or []), 4),
-                   **tested(found, data.test or [])}
+    found.facts = facts_of_taken(found, made, entry, data, named=named)
     return found
+
+
+def put_around(made: DefendedClassifier, entry: DefenceEntry, data: Dataset, *, named: str) -> DefendedClassifier:
+    """A defence around a network that was trained without it, whose weights stay as they are."""
+    defence = build_defence(entry.defence, preset=entry.preset, options=entry.options)
+    found = wrap_network(made.model, made.encode.tokenizer, defence, labels=made.labels,
+                         max_length=made.encode.max_length, facts={}, texts=data.train,
+                         validation=data.validation or [])
+    found.facts = {**facts_of_taken(found, made, entry, data, named=named), "defence": entry.defence}
+    return found
+
+
+def facts_of_taken(
+    found: DefendedClassifier, made: DefendedClassifier, entry: DefenceEntry, data: Dataset, *, named: str,
+) -> dict[str, object]:
+    """What is told of a classifier that took another's network, measured anew where the defence matters."""
+    return {**{name: fact for name, fact in made.facts.items() if name != "validation_under_attack"},
+            "preset": entry.preset, "options": found.defence.options_as_dict(), "network": named,
+            "validation_accuracy": round(found.accuracy(data.validation or []), 4), **tested(found, data.test or [])}
 
 
 def kept_mark(folder: Path) -> str:

@@ -91,6 +91,11 @@ class Cell:
                             "files of 'dualmask attack' need a run of 'dualmask bench' around them.") from None
 
 
+def cell_name(name: str) -> str:
+    """A name with nothing in it that a cell's file could not have."""
+    return "".join(letter if letter.isalnum() or letter in "-_+" else "-" for letter in name) or "unknown"
+
+
 class CellRecords(NamedTuple):
     """A file of records, read."""
 

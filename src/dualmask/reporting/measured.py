@@ -30,7 +30,7 @@ SHORT = (
     "held still, if any was run. "
     "The plain classifier, ours, and the three rivals that hold best. (n x s) after a figure: "
     "texts and seeds, where they are not its row's; (n redrawn): of votes, what is left if only successes count that "
-    "new draws of their noise repeat. {records:,} records; [results](results/README.md) has all "
+    "new draws of their noise repeat. {records:,} records; [results](../results/README.md) has all "
     "defences, intervals, paired tests, transfer beside adaptive, what the paper reports, and what is missing.")
 
 
@@ -81,7 +81,7 @@ def documents(report: Report, files: Sequence[Path]) -> dict[str, str]:
 
 
 def short_table(report: Report) -> str:
-    """The headline, for the project's front page."""
+    """Those that hold best, side by side."""
     return "\n\n".join([SHORT.format(records=report.records), rendered(short_rows(report, short_list)),
                         *short_cautions(report, short_list)])
 

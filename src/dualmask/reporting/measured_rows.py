@@ -15,7 +15,7 @@ from dualmask.reporting.doubts import UNEVEN, UNRANKED
 from dualmask.reporting.entries import WORST, Entry, Share, Worst, training_facts
 from dualmask.reporting.measured import Reasons
 from dualmask.reporting.report import Line, Report, Table
-from dualmask.reporting.row_names import made_of
+from dualmask.reporting.row_names import made_of, place_of, taken_from
 
 OF_TRAINING = "trained before corrections"  # a doubt about a row, whatever attacks it
 
@@ -30,13 +30,15 @@ def measured_row(report: Report, table: Table, line: Line, *, changed: Reasons, 
     place = table.data, table.encoder, line.defence
     own = [one for one in report.entries if one.key[:3] == place]
     defence, preset, changes = made_of(own[0].runs[0].records)
+    bare = taken_from(own[0].runs[0].records, {place_of(run.records): run.records
+                                               for one in report.entries for run in one.runs})
     every = next((one for one in report.worst if one.scope == "every"
                   and (one.data, one.encoder, one.defence) == place), None)
     alarms = [one for one in report.detections if one.key[:3] == place and one.key.mode == "adaptive"]
     spent = {one.defence: one for one in report.costs if (one.data, one.encoder) == place[:2]}
     return MeasuredRow(
         name=line.defence, defence=defence or line.method, preset=preset or line.preset, changes=changes,
-        data=table.data, encoder=table.encoder, clean=clean_share(own) or measured_share(line.clean),
+        data=table.data, encoder=table.encoder, trained=not bare, clean=clean_share(own) or measured_share(line.clean),
         attacks={attack: found for attack, one in line.entries.items() if not one.missing
                  and (found := measured_share(one.robust, one.redrawn, tests_of(table, line, attack)))},
         aware=aware_shares(own), worst=worst_share(line.worst, tests_of(table, line, WORST)),

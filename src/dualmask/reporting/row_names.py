@@ -23,16 +23,26 @@ def row_names(cells: Iterable[CellRecords]) -> dict[Place, str]:
     first: dict[Place, CellRecords] = {}
     for records in cells:
         first.setdefault(place_of(records), records)
-    names = {place: name_of_row(records) for place, records in first.items()}
+    names = {place: name_of_row(records, first) for place, records in first.items()}
     times = Counter((*place[:2], name) for place, name in names.items())
     return {place: name if times[(*place[:2], name)] == 1 or name == place[2] else f"{name} [{place[2]}]"
             for place, name in names.items()}
 
 
-def name_of_row(records: CellRecords) -> str:
+def name_of_row(records: CellRecords, others: Mapping[Place, CellRecords]) -> str:
     """The grid's name where records tell neither a preset nor options of a defence that is known."""
     defence, preset, changes = made_of(records)
-    return row_name(defence, preset, changes) if defence else records.cell.defence
+    if not defence:
+        return records.cell.defence
+    return row_name(defence, preset, changes, around=taken_from(records, others))
+
+
+def taken_from(records: CellRecords, others: Mapping[Place, CellRecords]) -> str:
+    """The defence that a row's network was trained with, where it is another row's and another defence."""
+    network = str(told(told(records.header.get("about")).get("training")).get("network") or "")
+    other = others.get((*place_of(records)[:2], network))
+    trained_with = str(told(other.header.get("defence")).get("name") or "") if other else ""
+    return "" if trained_with == told(records.header.get("defence")).get("name") else trained_with
 
 
 def made_of(records: CellRecords) -> tuple[str, str, dict[str, object]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple, TypeAlias
 
-from dualmask.errors import DataError
+from dualmask.errors import DataError, NoLabelColumnError
 from dualmask.text.lines import MAX_TEXT
 
 Text: TypeAlias = str | tuple[str, str]
@@ -57,9 +57,9 @@ def find_columns(names: Sequence[str], given: Columns, at: str, *, labelled: boo
     if labelled and given.label is None:
         label = next((known[name] for name in LABEL_NAMES if name in known and known[name] != text), None)
     if text is None:
-        raise _not_found("text", TEXT_NAMES, names, at)
+        raise DataError(_not_found("text", TEXT_NAMES, names, at))
     if labelled and label is None:
-        raise _not_found("label", LABEL_NAMES, names, at)
+        raise NoLabelColumnError(_not_found("label", LABEL_NAMES, names, at))
     return Found(text, label, pair)
 
 
@@ -82,8 +82,8 @@ def _existing(names: Sequence[str], known: Mapping[str, str], name: str | None, 
     raise DataError(f"{at}: no column '{name}'; the columns are: {', '.join(names)}.{closest(name, names)}")
 
 
-def _not_found(role: str, expected: Sequence[str], names: Sequence[str], at: str) -> DataError:
-    return DataError(
+def _not_found(role: str, expected: Sequence[str], names: Sequence[str], at: str) -> str:
+    return (
         f"{at}: no {role} column; the columns are: {', '.join(names)}. Expected one named "
         f"{', '.join(expected[:5])}, ...: rename it, or say which it is with --{role}-column (Columns({role}=...)); "
         "add a header line if there is none."

@@ -1,0 +1,391 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Put a defence around a classifier that somebody runs already, and measure at once what that brings.
+
+The network's weights stay as they are; only the defence learns, which takes seconds. Then attacks that ask the
+classifier try to fool the same texts twice: with the defence off, and with it on.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, cast
+
+import torch
+
+from dualmask import __version__
+from dualmask.attacks import ATTACKS, build_attack
+from dualmask.attacks.base import Attack
+from dualmask.attacks.running import digest, sampled
+from dualmask.classifier import DefendedClassifier
+from dualmask.deadline import TimeUp, until
+from dualmask.defences import DEFENCES, build_defence
+from dualmask.defences.base import Defence
+from dualmask.errors import DataError, NoLabelColumnError, OptionError
+from dualmask.evaluation.protocol import Protocol, evaluate
+from dualmask.evaluation.records import Cell, cell_name
+from dualmask.evaluation.standing import record_path
+from dualmask.evaluation.statistics import mcnemar
+from dualmask.integration import check_wrapping, sets_thresholds, wrap_network
+from dualmask.models.classifiers import load_classifier
+from dualmask.options import check_least
+from dualmask.output_lock import output_lock
+from dualmask.results import HELD, AttackResult, read_header
+from dualmask.storage import DESCRIPTION
+from dualmask.text.columns import FIND, Columns
+from dualmask.text.examples import Dataset, Example, Text, load_dataset, split_stratified
+from dualmask.text.label_matching import match_labels
+from dualmask.text.tables import iter_rows
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+DEFENCE = "ddm-restore"  # what is put around a network unless something else is asked for
+ATTACKS_RUN = ("deepwordbug", "textbugger", "textfooler")  # misspelling, both, and synonyms
+RECORDS = "attacks"  # the folder of records inside the saved classifier's
+CLEAN_TEXTS = 400  # on which the price on clean texts is measured
+FEWEST_TEXTS = 20  # from which a defence can learn anything, and some can be left to measure by
+HELD_OUT = 0.3  # at most this share of texts is kept from the defence, where the data have no test part
+VALIDATION = 0.2  # of labelled texts without a validation part, for defences that set thresholds
+GROWTH = (4, 2, 1)  # a quarter of the texts is attacked first, then half, then all: time may end in between
+
+
+@dataclass(frozen=True)
+class HardeningTexts:
+    """Texts that the defence learns words from, and others to measure by."""
+
+    name: str
+    learned: Sequence[Example]
+    measured: Sequence[Example]
+    validation: Sequence[Example] = ()
+    labelled: bool = True  # else the classifier's own answers, the defence off, stand in for labels
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class CleanEffect:
+    """Answers to texts as they are: how many are right (without labels: as before) with the defence off and on."""
+
+    texts: int
+    before: int
+    after: int
+    slowdown: float  # time of the answers with the defence on, as a multiple of that with it off
+
+
+@dataclass(frozen=True)
+class AttackEffect:
+    """How many of the same texts still have their right answer after one attack, the defence off and on."""
+
+    attack: str
+    texts: int
+    before: int
+    after: int
+    p: float  # of McNemar's exact test on these texts
+
+    @property
+    def threat(self) -> str:
+        return str(getattr(ATTACKS[self.attack], "threat", ""))
+
+    @property
+    def helps(self) -> bool:
+        """Whether more texts hold than chance explains."""
+        return self.after > self.before and self.p < 0.05
+
+
+@dataclass(frozen=True)
+class Hardened:
+    """A classifier with its new defence, and what was measured of it."""
+
+    classifier: DefendedClassifier
+    name: str  # of the defence and its preset
+    seconds: float  # that setting up the defence took
+    learned: int  # texts that the defence learned from
+    labelled: bool
+    clean: CleanEffect
+    attacks: tuple[AttackEffect, ...] = ()
+    unfinished: tuple[str, ...] = ()  # attacks for which time did not suffice
+    out: Path | None = None
+    notes: tuple[str, ...] = field(default=())
+
+
+class HardeningWatch:
+    """Whoever wants to follow the work overrides what it needs."""
+
+    def stage(self, description: str) -> None: ...
+
+    def attacking(self, attack: str, defended: bool, texts: int) -> None: ...
+
+    def attacked(self, result: AttackResult) -> None: ...
+
+
+def harden(
+    model: "str | Path | DefendedClassifier | PreTrainedModel",
+    data: "str | Path | Dataset | Sequence[Text] | Sequence[tuple[Text, int]]", *,
+    tokenizer: "PreTrainedTokenizerBase | None" = None, defence: str = DEFENCE, preset: str | None = None,
+    options: Mapping[str, object] | None = None, labels: Sequence[str] = (), columns: Columns = FIND,
+    attacks: Sequence[str] = ATTACKS_RUN, samples: int = 40, minutes: float = 5.0, seed: int = 0,
+    max_length: int | None = None, out: str | Path | None = None, resume: bool = False, overwrite: bool = False,
+    watch: HardeningWatch | None = None,
+) -> Hardened:
+    """Put a defence around a trained classifier, save it, and attack it with the defence off and on.
+
+    model: a folder or a hub id of any Hugging Face text classifier or of ours, or the loaded model and its tokenizer.
+    data: texts such as the classifier answers, with labels or without; without, its own answers stand in for labels.
+    preset: that which the defence recommends around a network that is trained already, unless given.
+    labels: what the data call the classes, in the model's order, where it can't be told by name or number.
+    samples, minutes: how many texts each attack tries, and after how long attacks end (0: none is run).
+    out: the folder to save in, records of the attacks included. resume: keep the records that are there.
+    """
+    check_least(samples=(samples, 1), minutes=(minutes, 0))
+    folder, watch = Path(out) if out else None, watch or HardeningWatch()
+    chosen = preset or DEFENCES.find(defence).preset_around_trained
+    guard = build_defence(defence, preset=chosen, options=options)
+    built = [build_attack(name) for name in attacks]
+    for attack in built:
+        if attack.against:
+            raise OptionError(f"the attack '{attack.name}' knows one defence and can't be run with it off; give "
+                              f"attacks such as {', '.join(ATTACKS_RUN)}, and run this one with 'dualmask attack'.")
+    with output_lock(folder):
+        check_target(folder, model, resume=resume, overwrite=overwrite)
+        watch.stage("loading the classifier")
+        bare = bare_classifier(model, tokenizer, max_length)
+        watch.stage("reading texts")
+        texts = hardening_texts(data, bare, labels=labels, columns=columns, guard=guard, seed=seed)
+        watch.stage(f"setting up {guard.name}")
+        made = set_up(bare, guard, texts, preset=chosen, name=source_name(model))
+        if folder:
+            made.classifier.save(folder)
+        with TemporaryDirectory() as scratch:
+            measured = Measurement(made, bare, texts, folder / RECORDS if folder else Path(scratch), watch=watch,
+                                   seed=seed, overwrite=overwrite)
+            effects = measured.run(built, samples=samples, minutes=minutes)
+        unfinished = tuple(attack.name for attack in built if attack.name not in effects)
+        done = Hardened(**{**vars(made), "attacks": tuple(effects.values()), "out": folder,
+                           "unfinished": unfinished if minutes else ()})
+        if folder and effects:
+            note_measurement(done)
+            done.classifier.save(folder)
+    return done
+
+
+def check_target(folder: Path | None, model: object, *, resume: bool, overwrite: bool) -> None:
+    """Refuse to write over anything that was not asked to be replaced, before work begins."""
+    if folder is None:
+        if resume or overwrite:
+            raise OptionError("resume and overwrite are about a folder; name it with out (--out).")
+        return
+    if folder.exists() and not folder.is_dir():
+        raise OptionError(f"{folder} is a file; give a folder to save the hardened classifier in.")
+    if isinstance(model, str | Path) and Path(model).exists() and folder.exists() and folder.samefile(model):
+        raise OptionError(f"{folder} holds the classifier that is to be hardened; save the new one in another folder.")
+    if not folder.exists() or not any(path for path in folder.iterdir() if path.name != ".lock"):
+        return
+    if not (resume or overwrite):
+        raise OptionError(f"{folder} is not empty: choose another folder, go on with the attacks there (--resume), or "
+                          "replace what is there (--overwrite).")
+    if not (folder / DESCRIPTION).exists():
+        raise OptionError(f"{folder} holds files but no classifier of dualmask, and nothing in it is replaced; choose "
+                          "another folder.")
+
+
+def source_name(model: object) -> str:
+    if isinstance(model, str | Path):
+        return Path(model).name or str(model)
+    facts: Mapping[str, object] = getattr(model, "facts", {})
+    config = getattr(model, "config", None)
+    return str(facts.get("encoder") or getattr(config, "name_or_path", "") or "model").rpartition("/")[2]
+
+
+def bare_classifier(
+    model: "str | Path | DefendedClassifier | PreTrainedModel", tokenizer: "PreTrainedTokenizerBase | None",
+    max_length: int | None,
+) -> DefendedClassifier:
+    """The classifier without any defence."""
+    if isinstance(model, str | Path):
+        found = load_classifier(str(model), max_length=max_length)
+    elif isinstance(model, DefendedClassifier):
+        found = model
+    elif tokenizer is None:
+        raise OptionError("a loaded model was given without its tokenizer; give tokenizer=..., or the model's folder.")
+    else:
+        names = [str(label) for _, label in sorted((model.config.id2label or {}).items())]
+        found = DefendedClassifier(model, tokenizer, Defence(), labels=names, max_length=max_length or 128)
+        found.network.eval()
+    return found if found.defence.name == Defence.name else found.undefended()
+
+
+# Texts
+
+
+def hardening_texts(
+    data: "str | Path | Dataset | Sequence[Text] | Sequence[tuple[Text, int]]", bare: DefendedClassifier, *,
+    labels: Sequence[str], columns: Columns, guard: Defence, seed: int,
+) -> HardeningTexts:
+    """What the defence learns from and what is measured, from a source with labels or without."""
+    source = read_source(data, columns) if isinstance(data, str | Path) else given_texts(data, bare.labels)
+    if isinstance(source, Dataset):
+        texts = labelled_texts(source, bare, labels=labels, guard=guard, seed=seed)
+    else:
+        name = Path(data).name.partition(".")[0] if isinstance(data, str | Path) else "texts"
+        texts = unlabelled_texts(name, source, bare, seed=seed)
+    check_wrapping(guard, held_out=bool(texts.validation))
+    if len(texts.learned) + len(texts.measured) < FEWEST_TEXTS:
+        raise DataError(f"{texts.name} has {len(texts.learned) + len(texts.measured)} texts; give at least "
+                        f"{FEWEST_TEXTS}, better thousands, such as the classifier answers: the defence learns words "
+                        "from them, and some are needed to measure by.")
+    return texts
+
+
+def read_source(source: str | Path, columns: Columns) -> Dataset | list[Text]:
+    """A data set or, where a file has no labels, its texts."""
+    path = Path(source)
+    if path.is_file() and path.name.partition(".")[2].startswith("txt"):
+        return [row.text for row in iter_rows(path, columns=columns)]
+    try:
+        return load_dataset(source, columns=columns)
+    except NoLabelColumnError:
+        if columns.label is not None or not path.is_file():
+            raise
+        return [row.text for row in iter_rows(path, columns=columns)]
+
+
+def given_texts(
+    data: "Dataset | Sequence[Text] | Sequence[tuple[Text, int]]", labels: Sequence[str],
+) -> Dataset | list[Text]:
+    """Texts that are there already; a text with a number is a labelled one."""
+    if isinstance(data, Dataset):
+        return data
+    rows = list(data)
+    if rows and all(isinstance(row, tuple) and len(row) == 2 and isinstance(row[1], int) for row in rows):
+        return Dataset("texts", tuple(labels), [Example(*row) for row in cast(list[tuple[Text, int]], rows)],
+                       None, None)
+    return cast(list[Text], rows)
+
+
+def labelled_texts(
+    data: Dataset, bare: DefendedClassifier, *, labels: Sequence[str], guard: Defence, seed: int,
+) -> HardeningTexts:
+    match = match_labels(data.labels, bare.labels, labels)
+
+    def with_classes(examples: Sequence[Example]) -> list[Example]:
+        return [Example(text, match.classes[label]) for text, label in examples]
+
+    learned, measured = with_classes(data.train), with_classes(data.test or [])
+    if not measured:
+        learned, measured = split_stratified(learned, held_out_share(len(learned)), seed)
+    validation: list[Example] = with_classes(data.validation or [])
+    if sets_thresholds(guard) and not validation:
+        learned, validation = split_stratified(learned, VALIDATION, seed)
+    return HardeningTexts(data.name, learned, measured, validation, notes=(match.note,) if match.note else ())
+
+
+def unlabelled_texts(name: str, texts: Sequence[Text], bare: DefendedClassifier, *, seed: int) -> HardeningTexts:
+    """Some texts, drawn at random, are measured by; what the bare classifier says of them is taken for right."""
+    count = max(1, round(held_out_share(len(texts)) * len(texts)))
+    held_out = set(sampled([Example(text, 0) for text in texts], count, seed))
+    kept = [texts[place] for place in sorted(held_out)]
+    answers = bare.predict(kept).probabilities.argmax(dim=1).tolist() if kept else []
+    return HardeningTexts(
+        name, [Example(text, 0) for place, text in enumerate(texts) if place not in held_out],
+        [Example(text, answer) for text, answer in zip(kept, answers, strict=True)], labelled=False)
+
+
+def held_out_share(texts: int) -> float:
+    """As many texts as are measured on, but most of a small file stay for the defence to learn from."""
+    return min(HELD_OUT, CLEAN_TEXTS / max(texts, 1))
+
+
+# What it brings
+
+
+def set_up(
+    bare: DefendedClassifier, guard: Defence, texts: HardeningTexts, *, preset: str, name: str,
+) -> Hardened:
+    """The classifier with its defence, and its answers to texts that nobody changed."""
+    began = time.perf_counter()
+    facts = {**bare.facts, "encoder": bare.facts.get("encoder", name), "defence": guard.name, "preset": preset,
+             "options": guard.options_as_dict(), "dualmask": __version__, "torch": torch.__version__}
+    classifier = wrap_network(
+        bare.model, bare.encode.tokenizer, guard, labels=bare.labels, max_length=bare.encode.max_length, facts=facts,
+        texts=texts.learned, validation=texts.validation)
+    seconds = time.perf_counter() - began
+    clean = clean_effect(bare, classifier, texts.measured)
+    classifier.facts["hardened"] = {
+        "source": name, "data": texts.name, "texts": digest(texts.learned), "labelled": texts.labelled,
+        "seconds": round(seconds, 1), "clean": asdict(clean)}
+    return Hardened(classifier, f"{guard.name} ({preset})", seconds, len(texts.learned), texts.labelled, clean,
+                    notes=texts.notes)
+
+
+def clean_effect(bare: DefendedClassifier, classifier: DefendedClassifier, examples: Sequence[Example]) -> CleanEffect:
+    chosen = [examples[place] for place in sampled(examples, CLEAN_TEXTS, 0)]
+    texts, labels = [example.text for example in chosen], torch.tensor([example.label for example in chosen])
+    bare.predict(texts[:16])  # the first passes of a process are slow
+    right, seconds = [], []
+    for asked in (bare, classifier):
+        began = time.perf_counter()
+        answers = asked.predict(texts).probabilities.argmax(dim=1)
+        seconds.append(time.perf_counter() - began)
+        right.append(int((answers == labels).sum()))
+    return CleanEffect(len(chosen), right[0], right[1], round(seconds[1] / max(seconds[0], 1e-9), 2))
+
+
+class Measurement:
+    """Attacks on the same texts, the defence off and on, as far as the time goes."""
+
+    def __init__(
+        self, made: Hardened, bare: DefendedClassifier, texts: HardeningTexts, records: Path, *,
+        watch: HardeningWatch, seed: int, overwrite: bool,
+    ) -> None:
+        self.victims = {False: bare, True: made.classifier}
+        self.texts, self.records, self.watch, self.seed = texts, records, watch, seed
+        self.overwrite = overwrite
+        self.encoder = cell_name(Path(str(made.classifier.facts["encoder"])).name)
+
+    def run(self, attacks: Sequence[Attack], *, samples: int, minutes: float) -> dict[str, AttackEffect]:
+        """What the attacks leave of as many texts as all of them had time for, or each for itself."""
+        samples = min(samples, len(self.texts.measured))
+        sizes = sorted({-(-samples // part) for part in GROWTH})
+        found: dict[str, AttackEffect] = {}
+        if not minutes:
+            return found
+        with until(60 * minutes):
+            try:
+                for size in sizes:
+                    for attack in attacks:
+                        found[attack.name] = self.effect(attack, size, first=size == sizes[0])
+            except TimeUp:
+                pass
+        return {attack.name: found[attack.name] for attack in attacks if attack.name in found}
+
+    def effect(self, attack: Attack, size: int, *, first: bool) -> AttackEffect:
+        before, after = (self.held(attack, size, defended, first=first) for defended in (False, True))
+        p = mcnemar(list(before.values()), [after[number] for number in before])
+        return AttackEffect(attack.name, len(before), sum(before.values()), sum(after.values()), p)
+
+    def held(self, attack: Attack, size: int, defended: bool, *, first: bool) -> dict[int, bool]:
+        """By the text's number: whether its answer is still right after the attack."""
+        self.watch.attacking(attack.name, defended, size)
+        victim = self.victims[defended]
+        cell = Cell(cell_name(self.texts.name), self.encoder, cell_name(victim.defence.name), attack.name, "adaptive",
+                    0)
+        path, replace_it = record_path(self.records, cell), self.overwrite and first
+        asked = size if replace_it else max(size, recorded_samples(path))  # records grow, but are never cut
+        protocol = Protocol(samples=asked, sample_seed=self.seed, attack_seed=self.seed, measure=None)
+        results = evaluate(cell, victim, self.texts.measured, attack, protocol=protocol, out=path,
+                           resume=not replace_it, overwrite=replace_it, watch=self.watch.attacked)
+        wanted = set(sampled(self.texts.measured, size, self.seed))
+        return {result.index: result.outcome in HELD for result in results if result.index in wanted}
+
+
+def recorded_samples(path: Path) -> int:
+    """How many texts a file of records was begun with; 0 where there is none."""
+    samples = read_header(path).get("samples") if path.exists() else None
+    return samples if isinstance(samples, int) else 0
+
+
+def note_measurement(done: Hardened) -> None:
+    """Keep the figures in what the saved classifier tells of itself."""
+    told = cast(dict[str, object], done.classifier.facts["hardened"])
+    told["attacks"] = [asdict(effect) for effect in done.attacks]
