@@ -26,7 +26,8 @@ ATTACKS = {"deepwordbug": "deep-\nwordbug", "textbugger": "text-\nbugger", "text
 ABOUT = (
     "Percent of texts that are answered rightly: clean ones, and those under attacks that ask the defended classifier. "
     "Worst case: a text holds only if every attack tried on it failed. Texts x seeds: attacked texts and training "
-    "seeds behind a row; fewer than 500 texts tell a figure to within 4 to 10 points. -: not measured.")
+    "seeds behind a row; 500 texts tell a figure to within 4 points, 100 to within 10, 40 to within 16. -: not "
+    "measured.")
 SOURCE = "'make results' wrote these figures from the committed records; results/README.md has intervals and tests."
 DOUBTED = ("* not trained, chosen or measured as the others; results/README.md says how. Nearly all rows, the plain "
            "one too, were trained before faults in training were corrected.")
@@ -44,6 +45,7 @@ def measured_tables(names: Sequence[str], rows: Sequence[MeasuredRow] | None = N
         figure_table(f"Measured: {DATA}, encoder {ENCODER}", rows_to_list(names, trained), list(names))]
     for data, encoder in dict.fromkeys((row.data, row.encoder) for row in around):
         found = [row for row in around if (row.data, row.encoder) == (data, encoder)]
+        parts.append(Text())
         parts.append(figure_table(f"Measured around an unchanged network: {data}, encoder {encoder}",
                                   rows_to_list([PLAIN, *names], found), []))
     return Group(*parts, Text("\n".join([ABOUT, DOUBTED, SOURCE, ""]), "dim"))

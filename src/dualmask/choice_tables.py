@@ -37,9 +37,9 @@ QUESTIONS = (
     Question("misspelling, the network stays as it is", "misspelling", False),
     Question("misspelling, I can train", "misspelling", True),
     Question("synonyms or both, the network stays as it is", "any", False),
-    Question("the same, in one pass", "any", False, one_pass=True, short=False),
+    Question("synonyms or both, in one pass, the network stays as it is", "any", False, one_pass=True, short=False),
     Question("synonyms or both, I can train", "any", True),
-    Question("the same, in one pass", "any", True, one_pass=True, short=False),
+    Question("synonyms or both, in one pass, I can train", "any", True, one_pass=True, short=False),
     Question("a guarantee, whatever words are replaced", "any", True, guarantee=True),
     Question("a guarantee against synonyms", "synonyms", True, guarantee=True, short=False),
     Question("flag such texts, I can train", "any", True, detect=True),
@@ -149,6 +149,6 @@ def limits_text(rows: Sequence[MeasuredRow] | None = None) -> str:
         return "Nothing was measured yet."
     every = (f", and {row.every.shown(basis=True)} where attacks count that know it or see more of it" if row.every
              else "")
-    return (f"A patient attacker who writes synonyms and may try several attacks still wins: of the data {row.data} the "
-            f"best that was measured, `{row.name}`, keeps {row.worst.shown(basis=True)} percent{every}. A defence makes "
-            "a classifier harder to fool, and notices nothing that the network itself does not.")
+    return (f"A patient attacker who writes synonyms and may try several attacks still wins: of the data {row.data} "
+            f"the best that was measured, `{row.name}`, keeps {row.worst.shown(basis=True)} percent{every}. A defence "
+            "makes a classifier harder to fool, and notices nothing that the network itself does not.")
