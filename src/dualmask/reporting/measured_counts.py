@@ -111,6 +111,12 @@ def grid_rows(path: Path) -> dict[str, tuple[str, str, Mapping[str, object]]]:
     return found
 
 
+def grid_row_names(path: Path) -> dict[str, str]:
+    """By a grid's name of a row what tables call it."""
+    return {name: row_name(defence, preset, option_changes(defence, preset, options))
+            for name, (defence, preset, options) in grid_rows(path).items()}
+
+
 def counted_row(
     data: str, encoder: str, made: tuple[str, str, Mapping[str, object]], cells: Sequence[Mapping[str, Any]], *,
     source: str,
