@@ -20,9 +20,11 @@ from dualmask.evaluation.detection import detection
 from dualmask.evaluation.metrics import robustness
 from dualmask.evaluation.records import CellRecords, read_cells
 from dualmask.reporting.entries import entries
+from dualmask.reporting.measured_counts import grid_row_names
 from dualmask.reporting.reported import load_reported
 
 ENOUGH = 0.9
+EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 
 
 def row(one: CellRecords) -> dict[str, object]:
@@ -81,6 +83,7 @@ def table(file: Path, grid: str) -> Iterator[str]:
     attacks, kinds = sorted({key[2] for key in found}), sorted(
         {key[3:] for key in found if "-" not in key[3]}, key=lambda kind: (kind[1] != "raw", kind))
     reported = load_reported()
+    made = grid_row_names(EXPERIMENTS / f"{grid}.toml")
     names = {key[2]: one.get("reported_as", key[2]) for key, one in found.items()}
     printed = [attack for attack in attacks if any(cell.attack == names[attack] for cell in reported.cells)]
     for data in sorted({key[0] for key in found}):
@@ -93,8 +96,8 @@ def table(file: Path, grid: str) -> Iterator[str]:
             told = [percent(found.get((data, defence, attack, *kind))) for kind in kinds for attack in attacks]
             beside = [(one := reported.find(data, defence, names[attack])) and f"{one.robust:.1f}"
                       for attack in printed]
-            yield "| " + " | ".join([f"`{defence}`", str(first["texts"]), percent(first, "right"), *told,
-                                     " / ".join(one or "-" for one in beside) if any(beside) else "-"]) + " |"
+            yield "| " + " | ".join([f"`{made.get(defence, defence)}`", str(first["texts"]), percent(first, "right"),
+                                     *told, " / ".join(one or "-" for one in beside) if any(beside) else "-"]) + " |"
 
 
 def main() -> None:

@@ -460,8 +460,9 @@ def test_the_measured_results_follow_from_the_packed_records(monkeypatch: pytest
         assert path.read_text(encoding="utf-8") == text, f"{named(path)}: run make results"
 
 
-DDM_PARTS = ("plain", "ddm", "ddm-20", "ddm-30", "ddm-40", "ddm-paper", "ddm-insert-only", "ddm-mask-only",
-             "ddm-anywhere", "ddm-position", "ddm-shifted", "ddm-random")
+DDM_PARTS = ("plain", "ddm", "ddm (test_rate=0.2)", "ddm (test_rate=0.3)", "ddm (test_rate=0.4)", "ddm (paper)",
+             "ddm (test_rate=0)", "ddm (train_rate=0)", "ddm (place=random)", "ddm (mask_position=normal)",
+             "ddm (ordinary=shifted)", "ddm (scorer=random)")
 
 
 def test_what_was_found_is_in_the_records() -> None:
@@ -631,7 +632,7 @@ def test_what_is_said_of_clean_texts_under_the_vote_is_in_the_records() -> None:
             accuracy = training_facts(run.records.header)["test_accuracy"]
             found.setdefault((one.key.data, one.key.defence), {})[run.seed] = 100 * accuracy  # type: ignore[operator]
     one_pass, vote = ([f"{mean(found[data, name].values()):.1f}" for data in ("mr", "ag_news")]
-                      for name in ("ddm-restore", "restore-vote"))
+                      for name in ("ddm-restore", "ddm-restore (vote, vote_swaps=0.7)"))
     page = " ".join((ROOT / "docs" / "restore.md").read_text(encoding="utf-8").split())
     assert f"one pass has {one_pass[0]} (MR) and {one_pass[1]} (AG News), the vote {vote[0]} and {vote[1]}." in page
 

@@ -43,6 +43,7 @@ HOSTILE = [
     "family \U0001f469\u200d\U0001f469\u200d\U0001f467 tag \U000e0041", "word " * 3000,
     "$body ${title} {0} %s", " ", "",
 ]  # fmt: skip
+MORE, MOST = "ddm (test_rate=0.4)", "ddm (test_rate=0.7)"  # as rows of these options are shown
 
 
 def result(index: int, outcome: Outcome = "failed", **given: object) -> AttackResult:
@@ -191,7 +192,7 @@ def test_best_second_and_significance_are_marked() -> None:
     assert len(shown.all("span", "best")) == list(places.values()).count(1)
     assert len(shown.all("span", "second")) == list(places.values()).count(2)
     assert len(shown.all("sup")) == sum(test.significant for test in table.tests.values()) > 0
-    best = next(row for row in shown.all("tr") if row.text.startswith("ddm-more"))
+    best = next(row for row in shown.all("tr") if row.text.startswith(MORE))
     assert len(best.all("span", "best")) == len(table.columns) and best.all("sup")[0].text == "†"
 
 
@@ -208,9 +209,9 @@ def test_reported_figures_stand_beside_measured_ones() -> None:
 def test_the_headline_says_what_was_found_and_on_how_much() -> None:
     words = sound(html(built(cells(texts=60, seeds=2)))).all("div", "headline")[0].text
     report = built(cells(texts=60, seeds=2))
-    line = next(one for one in report.tables[0].lines if one.defence == "ddm-more")
+    line = next(one for one in report.tables[0].lines if one.defence == MORE)
     assert line.clean and line.worst and line.worst.robust
-    assert f"ddm-more: {100 * line.clean.mean:.0f}\u00a0% right on clean texts" in words
+    assert f"{MORE}: {100 * line.clean.mean:.0f}\u00a0% right on clean texts" in words
     assert f"{100 * line.worst.robust.mean:.0f}\u00a0%" in words and "the worst of 2 adaptive attacks" in words
     assert "on 60 texts, 2 seeds" in words and "95 % interval" in words
 
@@ -277,7 +278,7 @@ def test_settings_and_versions_are_told() -> None:
     assert "dualmask 0.1.0" in page and "test_rate 0.7" in page and "split both-ends" in page and "paper" in page
     table = next(one for one in root.all("table", "plainly") if one.all("caption")[0].text == "Classifiers")
     rows = [[cell.text for cell in row.children if isinstance(cell, Element)] for row in table.all("tr")[1:]]
-    assert [(row[0], row[3]) for row in rows] == [(name, str(seed)) for name in ("ddm", "ddm-more", PLAIN)
+    assert [(row[0], row[3]) for row in rows] == [(name, str(seed)) for name in (MORE, MOST, PLAIN)
                                                   for seed in range(2)]
 
 
@@ -385,14 +386,14 @@ def test_every_plot_says_in_words_what_it_shows() -> None:
     for panel in panels:
         svg = panel.all("svg")[0]
         assert svg.attributes["role"] == "img" and "%" in str(svg.attributes["aria-label"]) + "median %"
-    assert "ddm from 8" in str(panels[0].all("svg")[0].attributes["aria-label"])
+    assert f"{MOST} from 8" in str(panels[0].all("svg")[0].attributes["aria-label"])
     assert all(one.all("title") for panel in panels for one in panel.all("path", "mark"))
 
 
 def test_a_sweep_needs_rows_that_differ_in_one_number() -> None:
     found = sweeps(entries(cells()))
     assert [(one.defence, one.option, one.variants) for one in found] \
-        == [("ddm", "test_rate", ((0.4, "ddm-more"), (0.7, "ddm")))]
+        == [("ddm", "test_rate", ((0.4, MORE), (0.7, MOST)))]
     other = [one._replace(header={**one.header, "defence": {"name": "ddm", "test_rate": 0.4, "scorer": "random"}})
              if one.cell.defence == "ddm-more" else one for one in cells()]
     assert sweeps(entries(other)) == []

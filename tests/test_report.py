@@ -463,12 +463,12 @@ def test_the_plain_row_is_known_by_its_defence() -> None:
     cells = [cell("-" * 10 + "++", defence="baseline", header=plain), cell("+" * 12, defence="mine", header=other),
              cell("+" * 12, defence="mine", mode="transfer", header=other, queries=0)]
     found = report(*cells)
-    assert table(found).plain == "baseline" and [line.defence for line in table(found).lines] == ["baseline", "mine"]
+    assert table(found).plain == "plain" and [line.defence for line in table(found).lines] == ["plain", "mine"]
     assert table(found).tests["mine", "textfooler"].p == 2 / 2 ** 10
-    assert [line.defence for line in table(found, "transfer").lines] == ["baseline", "mine"]
-    assert "points above baseline" in html(found)
+    assert [line.defence for line in table(found, "transfer").lines] == ["plain", "mine"]
+    assert "points above plain" in html(found)
     several = report(*cells, cell("+" * 12, defence="plain", header=plain))
-    assert table(several).plain == "plain" and ("baseline", "textfooler") in table(several).tests
+    assert table(several).plain == "plain" and ("plain [baseline]", "textfooler") in table(several).tests
     assert table(report(*cells, cell("+" * 12, defence="another", header=plain))).plain is None
 
 
@@ -517,7 +517,7 @@ def test_reported_figures_go_by_the_defence_and_name_the_preset() -> None:
     found = report(row("ddm", "recommended"), row("ddm-paper", "paper"))
     assert [line.gaps["textfooler"].reported for line in table(found).lines] == [55.2, 55.2]
     for text in (markdown(found), latex(found), html(found)):
-        assert "ddm (from preset recommended)" in text and "ddm-paper (ddm, from preset paper)" in text
+        assert "ddm (paper)" in text and "ddm-paper" not in text
     chosen = table(report(row("ddm", "paper", mode="transfer-successful")), "transfer-successful").lines[0]
     assert chosen.clean_gap is None and chosen.gaps  # these texts were chosen by plain's answers
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dualmask.models.classifiers import load_classifier as load_classifier
     from dualmask.options import TrainingOptions as TrainingOptions
     from dualmask.prediction import predict_file as predict_file
+    from dualmask.recommendations import recommend as recommend
     from dualmask.resources import resolve as resolve
     from dualmask.results import AttackResult as AttackResult
     from dualmask.text.examples import Dataset as Dataset
@@ -44,7 +45,7 @@ _HOMES = {
     "TrainingOptions": "options", "DualmaskError": "errors",
     "Hardened": "hardening", "harden": "hardening",
     "MaskInsertionCollator": "integration", "defend": "integration", "predict_file": "prediction",
-    "resolve": "resources",
+    "recommend": "recommendations", "resolve": "resources",
     "Dataset": "text.examples", "Example": "text.examples", "load_dataset": "text.examples", "train": "training",
 }
 __all__ = ["__version__", *_HOMES]  # noqa: PLE0604 (they are strings)

@@ -14,6 +14,7 @@ import typer
 from dualmask import __version__
 from dualmask.cli_bench import bench, compare, pack, report
 from dualmask.cli_certify import certify
+from dualmask.cli_choose import choose
 from dualmask.cli_evaluate import evaluate
 from dualmask.cli_harden import harden
 from dualmask.cli_resources import app as resources_app
@@ -188,7 +189,7 @@ def attack(
         progress=not quiet))
 
 
-for command in (harden, evaluate, certify, bench, report, pack, compare, theory):
+for command in (choose, harden, evaluate, certify, bench, report, pack, compare, theory):
     app.command()(command)
 
 
@@ -200,15 +201,17 @@ class Kind(StrEnum):
 def list_methods(
     kind: Annotated[Kind | None, typer.Argument(metavar="[defences|attacks]", help="Both unless given.")] = None,
 ) -> None:
-    """Show every defence and attack: family, presets, paper."""
+    """Show every defence and attack: what was measured to hold, family, presets, paper."""
     from rich.console import Console
 
     from dualmask.attacks import ATTACKS
+    from dualmask.choice_display import measured_tables
     from dualmask.defences import DEFENCES
     from dualmask.display import method_table
 
     console = Console()
     if kind != Kind.attacks:
+        console.print(measured_tables(list(DEFENCES)))
         console.print(method_table(DEFENCES.values(), width=console.width))
     if kind != Kind.defences:
         console.print(method_table(ATTACKS.values(), width=console.width))

@@ -15,6 +15,7 @@ from dualmask.cards import Catalogue, Preset
 from dualmask.defences.base import Ask, Backward, Defence, Network, Noise, Objective
 from dualmask.errors import OptionError, did_you_mean
 from dualmask.options import make_options
+from dualmask.presets import prefixed
 from dualmask.text.encoding import Batch, Encode
 from dualmask.text.examples import Example, Text
 from dualmask.text.readings import Reading
@@ -264,7 +265,7 @@ def decider(role: str, hooks: Sequence[str], kinds: Sequence[type[Defence]]) -> 
 def own_name(kinds: Sequence[type[Defence]], kind: type[Defence], name: str) -> str:
     """What an option of one of them is called; where two have one of that name, with the defence's in front."""
     twice = sum(name in {one.name for one in fields(other.Options)} for other in kinds) > 1
-    return f"{re.sub(r'[^a-z0-9]', lambda sign: 'p' if sign[0] == '+' else '_', kind.name)}_{name}" if twice else name
+    return prefixed(kind.name, name) if twice else name
 
 
 def own_options(kinds: Sequence[type[Defence]], kind: type[Defence], given: Mapping[str, object]) -> dict[str, object]:

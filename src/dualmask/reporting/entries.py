@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 from dualmask.evaluation.metrics import Robustness, robustness, worst_case
 from dualmask.evaluation.records import SCORE_WORDS, Cell, CellRecords, Loaded, Mode, Scores
 from dualmask.evaluation.statistics import Interval, spread, wilson
+from dualmask.reporting.row_names import place_of, row_names
 from dualmask.results import FAULTS, AttackResult, mean, tally
 
 PLAIN = "plain"  # the defence that is none, which all others are compared with
@@ -20,7 +21,7 @@ Scope = Literal[
 
 
 class Key(NamedTuple):
-    """Which entry this is: a cell without its seed."""
+    """Which entry this is: a cell without its seed, its row by the name that reports show (`row_names`)."""
 
     data: str
     encoder: str
@@ -123,9 +124,11 @@ def share(parts: Sequence[tuple[int, int]]) -> Share | None:
 def entries(cells: Iterable[CellRecords]) -> list[Entry]:
     """Cells that differ in nothing but the seed, taken together."""
     groups: dict[Key, list[CellRecords]] = {}
+    cells = list(cells)
+    names = row_names(cells)
     for records in cells:
         cell = records.cell
-        key = Key(cell.data, cell.encoder, cell.defence, cell.attack, cell.mode, cell.scores)
+        key = Key(cell.data, cell.encoder, names[place_of(records)], cell.attack, cell.mode, cell.scores)
         groups.setdefault(key, []).append(records)
     order = list(SCORE_WORDS)
     return [entry(key, groups[key]) for key in sorted(groups, key=lambda key: (*key[:5], order.index(key.scores)))]

@@ -46,13 +46,14 @@ def provenance(report: Report) -> str:
     """Versions and machines, then every setting that the files of records name."""
     facts = [[name, "; ".join(values)] for name, values in report.about.items() if name != "training"]  # told below
     parts = [simple_table(["fact", "found in the records"], facts, label="Software and machines")] if facts else []
-    headers = [(run.records.cell, run.records.header) for entry in report.entries for run in entry.runs]
-    classifiers = unique([cell.defence, cell.data, cell.encoder, str(cell.seed), settings(header.get("defence")),
+    headers = [(entry.key.defence, run.records.cell, run.records.header)
+               for entry in report.entries for run in entry.runs]
+    classifiers = unique([name, cell.data, cell.encoder, str(cell.seed), settings(header.get("defence")),
                           told(header, "noise", "passes", "temperature", "threshold"), settings(training_facts(header))]
-                         for cell, header in headers)
+                         for name, cell, header in headers)
     attacks = unique([cell.attack, cell.mode, str(header.get("preset", "")),
                       told(header, "seed", "samples", "sample_seed", "eot", "draws", "tolerance", "measure"),
-                      settings(header.get("options"))] for cell, header in headers)
+                      settings(header.get("options"))] for _, cell, header in headers)
     parts.append(simple_table(["defence", "data", "encoder", "seed", "options", "answers", "training"], classifiers,
                               label="Classifiers"))
     parts.append(simple_table(["attack", "mode", "preset", "run", "options"], attacks, label="Attacks"))

@@ -63,9 +63,8 @@ class Line:
 
     @property
     def origin(self) -> str:
-        """Which defence this is, and from which preset, where that is more than the row's name."""
-        return ", ".join([*([self.method] if self.method != self.defence else []),
-                          *([f"from preset {self.preset}"] if self.preset else [])])
+        """Which defence this is, where records tell too little for the row's name to say so."""
+        return "" if self.defence.split(" ")[0] == self.method else self.method
 
     def robust(self, column: str) -> Share | None:
         """Accuracy under an attack, in the worst case, or (CLEAN) without one."""

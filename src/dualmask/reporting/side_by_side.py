@@ -18,6 +18,7 @@ from dualmask.reporting.report_tables import (
     uneven_lines,
 )
 from dualmask.reporting.rivals import Rivalry, is_ours, rivalries
+from dualmask.reporting.row_names import Place, place_of
 
 NOT_RUN = "not begun"
 RIVALS = 3  # that a short table names
@@ -90,16 +91,22 @@ def missing_lines(report: Report) -> list[str]:
     there = {run.records.cell.file_name: len(run.records.results) for one in report.entries for run in one.runs}
     fewer = {name: f"{there[name]:,} of {asked:,} texts are there" for name, asked in report.short.items()
              if name in there}
-    return [*by_classifier({name: reason or NOT_RUN for name, reason in report.missing.items()}), *by_classifier(fewer)]
+    names = {place_of(run.records): one.key.defence for one in report.entries for run in one.runs}
+    return [*by_classifier({name: reason or NOT_RUN for name, reason in report.missing.items()}, names),
+            *by_classifier(fewer, names)]
 
 
-def by_classifier(told: Mapping[str, str]) -> list[str]:
-    """A line for each remark, classifier, mode and set of seeds, with the attacks that it is about."""
+def by_classifier(told: Mapping[str, str], names: Mapping[Place, str]) -> list[str]:
+    """A line for each remark, classifier, mode and set of seeds, with the attacks that it is about.
+
+    names: of rows that have records; what was never begun has none but its grid's.
+    """
     groups: dict[tuple[str, ...], dict[str, list[str]]] = {}
     for name, remark in told.items():
         data, encoder, defence, attack, mode, seed, *scores = name.removesuffix(".jsonl").split(".")
         kind = ", ".join([mode, *(SCORE_WORDS.get(one, one) for one in scores)])
-        groups.setdefault((data, encoder, defence, kind, remark), {}).setdefault(attack, []).append(seed)
+        shown = names.get((data, encoder, defence), defence)
+        groups.setdefault((data, encoder, shown, kind, remark), {}).setdefault(attack, []).append(seed)
     found: dict[tuple[str, ...], list[str]] = {}
     for (*place, remark), attacks in groups.items():
         for attack, seeds in attacks.items():
