@@ -269,3 +269,8 @@ def show_error(message: str) -> None:
     """An error meant for the user, without a stack trace."""
     shown_message = message.translate({**SHOWN, 0x0A: "\n"})
     Console(stderr=True).print(Text.assemble(("error: ", "bold red"), (shown_message, "red")), soft_wrap=True)
+
+
+def show_note(message: str) -> None:
+    """What a user should know of the answers and what must not be among them."""
+    Console(stderr=True).print(Text(f"note: {message.translate(SHOWN)}", "yellow"), soft_wrap=True)
