@@ -127,8 +127,9 @@ def check(request: Request) -> None:
     check_source(request)
     streamed = request.file is not None and is_stream(request.file)
     if request.resume and streamed:
-        raise OptionError(f"--resume reads the input once more, and {request.file} can be read only once: save what "
-                          "comes from it in a file, and give that with --file; or leave --resume out.")
+        name = "standard input" if str(request.file) in STANDARD_INPUT else request.file
+        raise OptionError(f"--resume reads the input once more, and {name} can be read only once: save what comes from "
+                          "it in a file, and give that with --file; or leave --resume out.")
     if request.resume and not (request.file and request.out and is_lockable(request.out)):
         raise OptionError("--resume goes on with a file that is being written; it needs --file and --out, and the "
                           "latter must not be a pipe.")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from dualmask.answers import Format, Item, Layout, is_formula, output_format
-from dualmask.errors import ModelFileError, OptionError, ResourceError
+from dualmask.errors import DataError, ModelFileError, OptionError, ResourceError
 from dualmask.output_lock import check_ordinary, is_lockable, output_lock
 from dualmask.system_errors import explain_os_error
 from dualmask.text.character_sets import UTF8
@@ -44,6 +44,7 @@ class Summary:
     empty: int = 0  # rows without a text; they are answered, but what can be said of nothing?
     formulas: int = 0  # texts, names of columns and labels in CSV or TSV that a spreadsheet may run
     skipped: int = 0  # rows without a text that were not answered
+    skipped_now: int = 0  # those of them that this run came to
 
 
 @dataclass
@@ -77,24 +78,25 @@ def predict_file(
     check_places(source, out, chunk)
     if not defended:
         classifier.check_head()
-    choices = InputChoices(columns=columns, learned=learned_columns(classifier.facts), encoding=encoding, empty=empty,
-                           kind=input_format, tell=tell)
-    options = {"format": kind, "columns": list(columns), "explain": explain, "defended": defended,
-               **({"safe_csv": True} if safe_csv else {}), **unusual(choices)}
     with output_lock(out):
+        choices = InputChoices(columns=columns, learned=learned_columns(classifier.facts), encoding=encoding,
+                               empty=empty, kind=input_format, tell=tell)
+        options = {"format": kind, "columns": list(columns), "explain": explain, "defended": defended,
+                   **({"safe_csv": True} if safe_csv else {}), **unusual(choices)}
         job = begin(out, identity_of(classifier, source, options), resume=resume, overwrite=overwrite)
         total, names, blank, formulas = survey(source, choices)  # all of it is checked before hours of work begin
         layout = Layout.of(kind, names, classifier.labels, explain=explain, safe=safe_csv,
                            threshold=threshold_of(classifier, defended))
         check_rows(out, job, total)
-        resumed, left = job.rows, islice(read_items(source, replace(choices, tell=None)), job.rows, None)
+        resumed, skipped = job.rows, job.skipped
+        left = islice(read_items(source, replace(choices, tell=None)), resumed, None)
         answered = predict_items(classifier, left, explain=explain, defended=defended, batch_size=batch_size,
                                  chunk=chunk or chunk_size(classifier), skip_empty=empty == "skip")
         passes = write_answers(out, job, answered, layout=layout, total=total, progress=progress)
     return Summary(out, job.rows, resumed, job.counts, time.perf_counter() - started, passes,
                    classifier.defence.views if defended else 1, blank,
                    0 if safe_csv or kind == "jsonl" else formulas + sum(map(is_formula, classifier.labels)),
-                   job.skipped)
+                   job.skipped, job.skipped - skipped)
 
 
 def unusual(choices: InputChoices) -> dict[str, object]:
@@ -134,21 +136,32 @@ def predict_items(
 
     at_hand: whether a further item can be had without waiting for it; where none can, what is there is answered.
     """
-    while part := next_part(items, chunk, at_hand):
+    for part in parts_of(items, chunk, at_hand):
         texts = [item.text for item in part if not (skip_empty and is_empty(item.text))]
         answers = classifier.predict(texts, explain=explain, defended=defended, batch_size=batch_size)
         check_numbers(answers)
         yield part, answers
 
 
-def next_part(items: Iterator[Item], most: int, at_hand: Callable[[], bool] | None) -> list[Item]:
-    """At least one item, if there is one, and those behind it as far as they need not be waited for."""
-    if at_hand is None:
-        return list(islice(items, most))
-    part = list(islice(items, 1))
-    while part and len(part) < most and at_hand() and (further := list(islice(items, 1))):
-        part += further
-    return part
+def parts_of(items: Iterator[Item], most: int, at_hand: Callable[[], bool] | None) -> Iterator[list[Item]]:
+    """At most so many items at once, and only those that need not be waited for; what follows a bad row is not read.
+
+    What comes before one is given first: of a pipe it could not be had again.
+    """
+    problem: DataError | None = None
+    while problem is None:
+        part: list[Item] = []
+        try:
+            while len(part) < most and (not part or at_hand is None or at_hand()):
+                part.append(next(items))
+        except StopIteration:
+            if not part:
+                return
+        except DataError as error:
+            problem = error
+        if part:
+            yield part
+    raise problem
 
 
 def check_numbers(answers: "Predictions") -> None:

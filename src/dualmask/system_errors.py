@@ -22,7 +22,7 @@ REASONS: dict[int, tuple[str, str]] = {
     errno.EISDIR: ("it is a folder, and a file was expected", "Give the path of a file"),
     errno.ENOTDIR: ("a part of the path is a file, and a folder was expected", "Check the path"),
     errno.ENOENT: ("no such file or folder is there", "Check the path"),
-    errno.EEXIST: ("something of that name is there already", "Move it away, or choose another name"),
+    errno.EEXIST: ("a file stands where a folder is expected", "Move it away, or choose another path"),
     errno.ENAMETOOLONG: ("the name is too long", "Choose a shorter one"),
     errno.EMFILE: ("too many files are open", "Raise the limit (ulimit -n), and run it again"),
     errno.ENFILE: ("too many files are open", "Close other programs, and run it again"),
@@ -58,9 +58,12 @@ def plain_reason(error: BaseException) -> str:
 
 
 def told_reason(error: BaseException) -> str:
-    """The same for brackets: plain words alone, or what another library says."""
-    number = system_number(error)
-    return REASONS[number][0] if number in REASONS else own_words(error) if number is not None else str(error)
+    """The same for brackets: plain words and which file of several it was, or what another library says."""
+    number, name = system_number(error), getattr(error, "filename", None)
+    if number is None:
+        return str(error)
+    reason = REASONS[number][0] if number in REASONS else own_words(error)
+    return reason if name is None else f"{Path(shown_path(name)).name}: {reason}"
 
 
 def remedy(error: BaseException) -> str:

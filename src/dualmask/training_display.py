@@ -52,8 +52,8 @@ def empty_rows(data: "Dataset") -> Iterator[str]:
     """Rows without a text teach nothing but how often a label is given to them."""
     if data.empty:
         left = sum(is_empty(example.text) for example in data.train)
-        told = f"{left:,} of them are trained on" if left else "they were skipped"
-        yield f"note: {data.empty:,} rows of the data have no text; {told}."
+        told = f"{left:,} of them are trained on" if left else "none of them is trained on"
+        yield f"note: rows without a text: {data.empty:,}; {told}."
 
 
 def rare_classes(data: "Dataset") -> Iterator[str]:

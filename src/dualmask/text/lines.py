@@ -118,7 +118,8 @@ def _check_length(line: str | bytes, at: str) -> None:
 
 def _undecodable(at: str, error: UnicodeDecodeError, offset: int, encoding: str) -> DataError:
     """The byte that no text in this encoding has, where it is, and which encodings are the usual others."""
-    told = "UTF-8" if encoding == UTF8 else encoding
-    others = "--encoding cp1252 or --encoding latin-1" if encoding == UTF8 else "--encoding, or leave it out for UTF-8"
-    return DataError(f"{at}: byte 0x{error.object[error.start]:02x} at offset {offset + error.start} is not {told}. "
-                     f"Save the file as UTF-8, or say in which encoding it is, e.g. with {others}.")
+    wrong = f"{at}: byte 0x{error.object[error.start]:02x} at offset {offset + error.start} is not "
+    if encoding == UTF8:
+        return DataError(f"{wrong}UTF-8. Save the file as UTF-8, or say in which encoding it is, e.g. with --encoding "
+                         "cp1252 or --encoding latin-1.")
+    return DataError(f"{wrong}{encoding}. Say with --encoding in which encoding the file is; leave it out for UTF-8.")
