@@ -6,15 +6,18 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 
 import pytest
 
+from dualmask.attacks.running import attack
 from dualmask.classifier import DefendedClassifier
 from dualmask.cli import main
 from dualmask.errors import OptionError
+from dualmask.evaluation.certification import CertifyingOptions, certify, under
 from dualmask.prediction import predict_file
 from dualmask.text.columns import Columns
 from dualmask.text.examples import Dataset, load_dataset
@@ -120,6 +123,7 @@ def test_a_terminal_that_was_asked_for_is_read(run: Run, model: Path) -> None:
     assert code == 0 and "good movie" in out and "one a line; Ctrl-D" in err
 
 
+@pytest.mark.slow
 def test_named_pipes_and_a_shells_substitutes_are_read_once(model: Path, tmp_path: Path) -> None:
     """As a shell gives them; a name that tells nothing is one text a line, and that is said."""
     entry = [sys.executable, "-c", "from dualmask.cli import main; main()", "predict", str(model), "--format", "csv"]
@@ -131,6 +135,23 @@ def test_named_pipes_and_a_shells_substitutes_are_read_once(model: Path, tmp_pat
     made = subprocess.run(["bash", "-c", shell, "x", *entry], capture_output=True, text=True, timeout=120)
     assert made.returncode == 0 and len(made.stdout.splitlines()) == 3
     assert "is read as one text a line; of a table say --input-format" in made.stderr
+
+
+@pytest.mark.slow
+def test_a_line_is_answered_before_the_next_one_comes(model: Path) -> None:
+    """Whoever waits for an answer before he writes on would wait for ever if answers waited for the end."""
+    entry = [sys.executable, "-c", "from dualmask.cli import main; main()", "predict", str(model), "--format", "csv"]
+    with subprocess.Popen(entry, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as asked:
+        assert asked.stdin is not None and asked.stdout is not None
+        timer = threading.Timer(240, asked.kill)  # for a fault alone: nothing is measured by it
+        timer.start()
+        for text in ("good movie", "bad plot", "dull"):
+            asked.stdin.write(f"{text}\n")
+            answers = [asked.stdout.readline() for _ in range(2 if text == "good movie" else 1)]
+            assert answers[-1].startswith(f"{text},")
+        asked.stdin.close()
+        assert asked.stdout.read() == "" and asked.wait() == 0
+        timer.cancel()
 
 
 def test_a_saved_model_remembers_its_columns(run: Run, model: Path, tmp_path: Path) -> None:
@@ -160,6 +181,15 @@ def test_python_is_told_of_columns_as_well(model: Path, tmp_path: Path) -> None:
     assert len(told) == 1 and "text 'title'" in told[0]
     predict_file(classifier, tmp_path / "t.csv", tmp_path / "b.csv", progress=False, columns=Columns("title"))
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+
+
+def test_attacks_and_certificates_in_python_remember_as_well(model: Path, tmp_path: Path) -> None:
+    classifier = DefendedClassifier.load(model, device="cpu")
+    (tmp_path / "t.csv").write_text("text,label,stars,title\nx,7,good,great movie\ny,8,bad,dull plot\n")
+    found = attack(classifier, str(tmp_path / "t.csv"), "deepwordbug", measure=None)
+    assert [(one.text, one.label) for one in found] == [("great movie", 1), ("dull plot", 0)]
+    proved = certify(under(classifier, "ranmask"), tmp_path / "t.csv", CertifyingOptions(draws=10, selection=2))
+    assert [one.text for one in proved.records] == ["great movie", "dull plot"]
 
 
 def test_empty_texts_of_a_file(run: Run, model: Path, tmp_path: Path) -> None:

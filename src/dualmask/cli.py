@@ -131,7 +131,7 @@ def predict(
         metavar="TEXT...", help="Texts, each in quotes; - reads standard input, one text a line.")] = None,
     *,
     file: Annotated[Path | None, typer.Option(
-        help="Answer the rows of a file instead, of any size; - is standard input.")] = None,
+        readable=False, help="Answer the rows of a file instead, of any size; - is standard input.")] = None,
     out: Annotated[Path | None, typer.Option(help="File or pipe to write to; its ending tells the format.")] = None,
     format: Annotated[Format | None, typer.Option(help="Of the answers; on the screen a table unless given.")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Mark the words that the defence distrusted.")] = False,
