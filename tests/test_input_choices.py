@@ -156,17 +156,24 @@ class Pipe:
         ends = os.pipe()
         self.stream, self.end = LineStream("the pipe", os.fdopen(ends[0], "rb", buffering=0), owned=True), ends[1]
 
+        self.timer = threading.Timer(20, self.close)  # for a fault alone, which would wait for ever
+        self.timer.start()
+
     def write(self, content: bytes) -> None:
         os.write(self.end, content)
 
     def close(self) -> None:
-        os.close(self.end)
+        self.timer.cancel()
+        end, self.end = self.end, -1
+        if end >= 0:
+            os.close(end)
 
 
 @pytest.fixture
 def pipe() -> Iterator[Pipe]:
     made = Pipe()
     yield made
+    made.close()
     made.stream.file.close()
 
 
