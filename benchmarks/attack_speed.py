@@ -27,7 +27,8 @@ import torch
 
 from dualmask.attacks import Tools, build_attack
 from dualmask.attacks.running import Assault
-from dualmask.classifier import DefendedClassifier, default_device
+from dualmask.classifier import DefendedClassifier
+from dualmask.devices import default_device
 from dualmask.text.encoding import Encode
 from dualmask.text.examples import Example, load_examples
 from dualmask.text.words import Words

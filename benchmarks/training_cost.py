@@ -19,7 +19,7 @@ from functools import partial
 import torch
 
 from dualmask import DefendedClassifier, build_defence, load_dataset
-from dualmask.classifier import default_device
+from dualmask.devices import default_device
 from dualmask.models.encoders import load_encoder
 from dualmask.seeds import seed_layers
 from dualmask.text.examples import Dataset

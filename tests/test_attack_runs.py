@@ -120,7 +120,7 @@ def test_a_full_disk_is_told_with_what_is_kept(room: int, tmp_path: Path) -> Non
         attack(honest, examples, "deepwordbug", measure=None, labels=LABELS, out=path)
     kept = len(read_results(path)[1])
     assert 0 < kept < 12 and [one.name for one in tmp_path.iterdir() if one.suffix == ".part"] == []
-    told = f"a.jsonl can't be written (File too large). {kept} of 12 records are kept in it. Make room there and go on"
+    told = f"another place. {kept} of 12 records are kept in it. Then go on with the same command and --resume"
     assert told in str(found.value)
     with small_files(room // 2), pytest.raises(OptionError, match=f"{kept} of 12 records are kept in it"):
         attack(honest, examples, "deepwordbug", measure=None, labels=LABELS, out=path, resume=True)

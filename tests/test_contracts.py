@@ -577,7 +577,7 @@ def test_a_model_is_never_overwritten_unasked(saved: Path, tiny: Callable[[str],
 
 
 LAYERS = [
-    ("errors", "seeds", "deadline", "output_lock", "checksums"),
+    ("errors", "seeds", "deadline", "devices", "system_errors", "output_lock", "checksums"),
     ("options", "cards", "word_sources", "presets"),
     ("measured_figures", "recommendations", "choice_tables"),
     ("resources", "packages", "package_cache", "repositories", "published_data", "hub"),
@@ -595,10 +595,10 @@ LAYERS = [
     ("evaluation",),
     ("theory",),
     ("reporting",),
-    ("integration", "prediction", "answers", "display", "attack_display", "bench_display", "training_display",
-     "choice_display", "evaluate_display", "hardening", "hardening_display", "quickstart"),
-    ("__main__", "cli", "cli_attack", "cli_bench", "cli_certify", "cli_choose", "cli_evaluate", "cli_harden",
-     "cli_predict", "cli_resources", "cli_theory"),
+    ("integration", "prediction", "prediction_inputs", "answers", "display", "attack_display", "bench_display",
+     "training_display", "choice_display", "evaluate_display", "hardening", "hardening_display", "quickstart"),
+    ("__main__", "cli", "cli_options", "cli_attack", "cli_bench", "cli_certify", "cli_choose", "cli_evaluate",
+     "cli_harden", "cli_predict", "cli_resources", "cli_theory"),
 ]  # fmt: skip
 LEVEL = {part: level for level, layer in enumerate(LAYERS) for part in layer}
 # DefendedClassifier.save and .load are there for convenience; storage.py does the work and imports the class. A defence

@@ -241,7 +241,7 @@ def test_a_pack_that_can_not_be_written_leaves_the_old_one(tmp_path: Path, monke
     before = file.read_bytes()
     write(run, cell("+-+-", defence="ddm"))
     monkeypatch.setattr(Path, "replace", full)
-    with pytest.raises(OptionError, match=r"mine\.jsonl\.gz can't be written \(No space left.* make room"):
+    with pytest.raises(OptionError, match=r"mine\.jsonl\.gz can't be written: the disk is full.* Make room"):
         pack([run], file)
     assert file.read_bytes() == before and list(file.parent.iterdir()) == [file]
 

@@ -29,6 +29,7 @@ from dualmask.display import LONGEST, confidence_bar, marked_text, scored_words,
 from dualmask.errors import DataError, ModelFileError, OptionError, ResourceError
 from dualmask.evaluation.detection import detection
 from dualmask.prediction import Job, Summary, beside, predict_file, read_items
+from dualmask.prediction_inputs import ANSWERED
 from dualmask.results import read_results
 from dualmask.text.columns import Columns
 from dualmask.text.examples import Dataset
@@ -338,7 +339,7 @@ def stopped(
 
     class Failing:
         labels, defence, encode, network = classifier.labels, classifier.defence, classifier.encode, classifier.network
-        fingerprint = classifier.fingerprint
+        fingerprint, facts = classifier.fingerprint, classifier.facts
 
         def predict(self, texts: list[str], **options: bool) -> Predictions:
             nonlocal seen
@@ -488,10 +489,10 @@ def test_a_full_disk_is_told_and_nothing_is_lost(classifier: DefendedClassifier,
     source, out = many_rows(tmp_path / "in.csv"), tmp_path / "out.csv"
     predict_file(classifier, source, tmp_path / "whole.csv", chunk=10, progress=False)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    for size, told in ((10, "run it again"), (1500, "go on with --resume: what was answered is kept")):
+    for size, told in ((10, "Then run it again"), (1500, "Then go on with --resume: what was answered is kept")):
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
         try:
-            with pytest.raises(ResourceError, match=rf"out\.csv can't be written \(.*too large.*{told}"):
+            with pytest.raises(ResourceError, match=rf"out\.csv can't be written: .*too large.*{told}"):
                 predict_file(classifier, source, out, chunk=10, progress=False)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -505,7 +506,7 @@ def test_a_pipe_is_refused_as_input(classifier: DefendedClassifier, tmp_path: Pa
     try:
         os.write(writer, b"text\ngood movie\n")
         with pytest.raises(DataError, match=r"in\.csv is a pipe.*Save"):
-            next(read_items(tmp_path / "in.csv", Columns()))
+            next(read_items(tmp_path / "in.csv", ANSWERED))
     finally:
         os.close(writer)
 

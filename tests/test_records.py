@@ -269,7 +269,8 @@ def test_what_is_wrong_beside_records_is_told_and_the_rest_counts(tmp_path: Path
     (tmp_path / "failures.jsonl").write_text("[" * 200_000 + "\n")
     found = read_cells(tmp_path)
     assert len(found.cells) == 1 and found.missing == {other: ""} and len(found.problems) == 4
-    for told in ("files, found '../mr.", "(4 such)", "x.cells'", "failures.jsonl, line 1, can", "failures.jsonl'"):
+    for told in ("files, found '../mr.", "(4 such)", "x.cells can't be read: it is a folder",
+                 "failures.jsonl, line 1, can", "failures.jsonl can't be read: it is a folder"):
         assert sum(told in problem for problem in found.problems) == 1, told
     assert "not begun" in markdown(build_report(found))
 
@@ -309,7 +310,7 @@ def test_a_file_that_can_not_be_written_leaves_the_old_one(tmp_path: Path, monke
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "replace", full)
-        with pytest.raises(OptionError, match=r"report\.md can't be written \(No space left"):
+        with pytest.raises(OptionError, match=r"report\.md can't be written: the disk is full \(No space left"):
             keep("bad", path)
     assert path.read_text(encoding="utf-8") == "good \\ud800" and list(path.parent.iterdir()) == [path]
 

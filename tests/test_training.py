@@ -333,10 +333,10 @@ def test_an_earlier_model_stays_until_the_new_one_is_saved(tiny: Tiny, data: Dat
 def test_a_full_disk_is_told_and_an_earlier_model_stays(tiny: Tiny, data: Dataset, tmp_path: Path) -> None:
     short = {**FAST, "epochs": 1}
     saved = train(data, encoder=tiny("bert"), training=short, out=tmp_path / "model", progress=False)
-    with small_files(10_000), pytest.raises(ResourceError, match=r"model can't be written .*; make room there"):
+    with small_files(10_000), pytest.raises(ResourceError, match=r"model can't be written: .* for twice the model"):
         saved.save(tmp_path / "model")
     assert equal(weights(DefendedClassifier.load(tmp_path / "model", device="cpu")), weights(saved))
-    for room, told in ((100, r"training\.jsonl can't be written .*; make room there"), (10_000, "no checkpoint can")):
+    for room, told in ((100, r"training\.jsonl can't be written: .* with --resume"), (10_000, "no checkpoint can")):
         with small_files(room), pytest.raises(ResourceError, match=told):
             train(data, encoder=tiny("bert"), training=short, out=tmp_path / "new", progress=False)
     assert equal(weights(train(data, encoder=tiny("bert"), training=short, out=tmp_path / "new", progress=False)),

@@ -3,7 +3,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, cast, get_args
 
 from dualmask.errors import OptionError
 from dualmask.text.columns import Text
+from dualmask.text.input_choices import is_empty
 
 if TYPE_CHECKING:
     from dualmask.classifier import Masked, Predictions
@@ -73,12 +74,18 @@ class Layout:
     def header(self) -> bytes:
         return b"" if self.format == "jsonl" else self.joined([*self.names, *self.ours])
 
-    def lines(self, items: Sequence[Item], answers: "Predictions") -> bytes:
-        masked, doubts = answers.masked or [[] for _ in items], scored(answers, self.threshold)
-        return b"".join(
-            self.line(item, [label, max(row), *row, *doubt, *([spans_of(spans)] if answers.masked is not None else [])])
-            for item, label, row, doubt, spans in zip(
-                items, answers.labels, rounded(answers), doubts, masked, strict=True))
+    def lines(self, items: Sequence[Item], answers: "Predictions", *, skip_empty: bool = False) -> bytes:
+        """A row for each item; those without a text have no answer where such are skipped, and empty columns."""
+        found = iter(self.cells(answers))
+        nothing = [None for _ in self.ours]
+        return b"".join(self.line(item, nothing if skip_empty and is_empty(item.text) else next(found))
+                        for item in items)
+
+    def cells(self, answers: "Predictions") -> Iterator[list[object]]:
+        """The columns that are added, text by text."""
+        masked, doubts = answers.masked or [[] for _ in answers.labels], scored(answers, self.threshold)
+        for label, row, doubt, spans in zip(answers.labels, rounded(answers), doubts, masked, strict=True):
+            yield [label, max(row), *row, *doubt, *([spans_of(spans)] if answers.masked is not None else [])]
 
     def line(self, item: Item, answer: Sequence[object]) -> bytes:
         if self.format == "jsonl":

@@ -18,6 +18,7 @@ from dualmask.errors import ModelFileError, OptionError, ResourceError
 from dualmask.options import former_options, whole_training
 from dualmask.output_lock import INSIDE
 from dualmask.results import difference
+from dualmask.system_errors import explain_os_error, told_reason
 
 State = dict[str, Tensor]
 EXPECTED = {int: "a whole number from 0", float: "a number", bool: "true or false"}
@@ -71,8 +72,8 @@ def write(
         (work / "progress.json").write_bytes(sealed(described).encode("utf-8"))
     except (OSError, SafetensorError) as error:
         shutil.rmtree(work, ignore_errors=True)
-        raise ResourceError(f"no checkpoint can be written in {out} ({error}); make room there, about four times the "
-                            "model's size, and go on with resume.") from error
+        raise ResourceError(f"no checkpoint can be written in {out} ({told_reason(error)}); make room there, "
+                            "about four times the model's size, and go on with resume.") from error
     older = found(out)
     shutil.rmtree(final, ignore_errors=True)  # what a kill has left of one
     work.rename(final)
@@ -103,8 +104,9 @@ def read(
         best = {name: tensor.clone() for name, tensor in best.items()}
         return progress, best
     except (SafetensorError, ValueError, KeyError, OSError, RuntimeError) as error:
-        raise ModelFileError(f"the checkpoint {folder} can't be read ({error}); start again (--overwrite, without "
-                             "--resume) or, if another version wrote it, go on with that one.") from error
+        raise ModelFileError(f"the checkpoint {folder} can't be read ({told_reason(error)}); start again "
+                             "(--overwrite, without --resume) or, if another version wrote it, go on with that "
+                             "one.") from error
 
 
 def read_saved(folder: Path) -> dict[str, object]:
@@ -202,10 +204,13 @@ def holding(out: Path) -> str:
 
 def clear_folder(out: Path, *, resume: bool) -> None:
     """Make the folder; where nothing is to be resumed, take away an earlier run."""
-    out.mkdir(parents=True, exist_ok=True)
-    if not (resume and found(out)):
-        remove(out)
-        (out / "training.jsonl").unlink(missing_ok=True)  # an earlier model stays until the new one is saved
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        if not (resume and found(out)):
+            remove(out)
+            (out / "training.jsonl").unlink(missing_ok=True)  # an earlier model stays until the new one is saved
+    except OSError as error:
+        raise ResourceError(explain_os_error(error, "written", out)) from error
 
 
 def network_state(network: nn.Module) -> State:

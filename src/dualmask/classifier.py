@@ -14,6 +14,7 @@ from torch import Tensor
 
 from dualmask.confusion import Confusion
 from dualmask.defences.base import Defence
+from dualmask.devices import check_device, default_device
 from dualmask.errors import DataError, OptionError
 from dualmask.models.encoders import check_length, check_vocabulary, prepare
 from dualmask.models.modes import evaluating
@@ -229,7 +230,8 @@ class DefendedClassifier:
         """
         from dualmask.storage import load
 
-        return load(source, options=options).to(device or default_device())
+        wanted = check_device(device) or default_device()
+        return load(source, options=options).to(wanted)
 
     def push_to_hub(self, repository: str, *, private: bool = False) -> str:
         """Upload to the Hugging Face hub; gives the address of the commit."""
@@ -283,10 +285,6 @@ def as_text(given: Input) -> Text:
         raise DataError(f"a dictionary with the keys {', '.join(map(str, given))} was given; expected 'text' and, for "
                         "a pair, 'text_pair'.")
     return (given["text"], given["text_pair"]) if "text_pair" in given else given["text"]
-
-
-def default_device() -> str:
-    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def explained(encode: Encode, texts: Sequence[Text], view: Batch) -> list[list[Masked]]:

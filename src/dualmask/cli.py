@@ -17,13 +17,29 @@ from dualmask.cli_certify import certify
 from dualmask.cli_choose import choose
 from dualmask.cli_evaluate import evaluate
 from dualmask.cli_harden import harden
+from dualmask.cli_options import (
+    HELP_NAMES,
+    Device,
+    EmptyAnswers,
+    EmptyRows,
+    EmptyTexts,
+    Encoding,
+    InputKind,
+    LabelColumn,
+    Overwrite,
+    PairColumn,
+    Quiet,
+    Resume,
+    TextColumn,
+)
 from dualmask.cli_resources import app as resources_app
 from dualmask.cli_theory import theory
 from dualmask.errors import BusyOutputError, DualmaskError, OptionError, did_you_mean
+from dualmask.system_errors import explain_os_error
 
 app = typer.Typer(
     help="Text classifiers with a defence against adversarial text built in.", no_args_is_help=True,
-    rich_markup_mode="rich",
+    rich_markup_mode="rich", context_settings=dict(HELP_NAMES),
     pretty_exceptions_show_locals=False, pretty_exceptions_enable=False, add_completion=False)
 app.add_typer(resources_app, name="resources")
 
@@ -37,10 +53,7 @@ class ModeName(StrEnum):
     successful, aware = "transfer-successful", "defence-aware"
 
 
-COLUMNS, TRAINING, RUNS = "Columns (found by name unless given)", "Training options", "Runs"
-TextColumn = Annotated[str | None, typer.Option(help="Column of the text.", rich_help_panel=COLUMNS)]
-LabelColumn = Annotated[str | None, typer.Option(help="Column of the label.", rich_help_panel=COLUMNS)]
-PairColumn = Annotated[str | None, typer.Option(help="Column of a second text.", rich_help_panel=COLUMNS)]
+TRAINING = "Training options"
 Epochs = Annotated[int | None, typer.Option(min=1, help="At most so many.", rich_help_panel=TRAINING)]
 LearningRate = Annotated[float | None, typer.Option(help="Highest rate.", rich_help_panel=TRAINING)]
 BatchSize = Annotated[int | None, typer.Option(min=1, help="Texts in a step.", rich_help_panel=TRAINING)]
@@ -55,9 +68,6 @@ AttackMode = Annotated[ModeName | None, typer.Option(
     "without its defence; transfer-successful: those of them that fooled it. defence-aware: by an attack that knows "
     "the defence. Adaptive, or the attack's own, unless given.")]
 Source = Annotated[Path | None, typer.Option(help="Records whose texts a transfer mode takes; made anew unless given.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on where a stopped run was.", rich_help_panel=RUNS)]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.", rich_help_panel=RUNS)]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bars.", rich_help_panel=RUNS)]
 
 
 def show_version(wanted: bool) -> None:
@@ -89,12 +99,12 @@ def train(
     defence: Annotated[str, typer.Option(help="See 'dualmask choose'; 'ddm': the paper's.")] = "ddm-restore",
     preset: Annotated[str, typer.Option(help="See 'dualmask card DEFENCE'.")] = "recommended",
     encoder: Annotated[str, typer.Option(help="A resource's name, a folder or a hub id.")] = "minilm",
-    option: Options = None,
     test: Annotated[str | None, typer.Option(help="Labelled file to measure accuracy on.")] = None,
     validation: Annotated[str | None, typer.Option(help="Labelled file to choose the best epoch by.")] = None,
     epochs: Epochs = None, learning_rate: LearningRate = None, batch_size: BatchSize = None,
-    max_length: MaxLength = None, seed: Seed = None, settings: Settings = None,
+    max_length: MaxLength = None, seed: Seed = None, settings: Settings = None, option: Options = None,
     text_column: TextColumn = None, label_column: LabelColumn = None, pair_column: PairColumn = None,
+    encoding: Encoding = "utf-8", empty: EmptyRows = EmptyTexts.refuse, device: Device = None,
     resume: Resume = False, overwrite: Overwrite = False, quiet: Quiet = False,
 ) -> None:
     """Train a classifier with a defence and save it."""
@@ -112,7 +122,7 @@ def train(
     options, columns = parse_assignments(option or []), Columns(text_column, label_column, pair_column)
     build_defence(defence, preset=preset, options=options)  # a wrong option is told before the data are read
     chosen = preset_training(defence, preset, training)
-    rows = load_dataset(data, columns=columns, test=test, validation=validation)
+    rows = load_dataset(data, columns=columns, test=test, validation=validation, encoding=encoding, empty=empty.value)
     show_start(Console(stderr=True, quiet=not is_main_process()), rows, columns, weights=chosen.class_weights)
     with cost_told_later():
         classifier = train_classifier(
@@ -125,9 +135,11 @@ def train(
 @app.command()
 def predict(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Folder of a saved model, or a hub id.")],
-    texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT...", help="Texts, each in quotes.")] = None,
+    texts: Annotated[list[str] | None, typer.Argument(
+        metavar="TEXT...", help="Texts, each in quotes; - reads standard input, one text a line.")] = None,
     *,
-    file: Annotated[Path | None, typer.Option(help="Answer the rows of a file instead, of any size.")] = None,
+    file: Annotated[Path | None, typer.Option(
+        readable=False, help="Answer the rows of a file instead, of any size; - is standard input.")] = None,
     out: Annotated[Path | None, typer.Option(help="File or pipe to write to; its ending tells the format.")] = None,
     format: Annotated[Format | None, typer.Option(help="Of the answers; on the screen a table unless given.")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Mark the words that the defence distrusted.")] = False,
@@ -137,16 +149,20 @@ def predict(
         "--safe-csv", help="For spreadsheets: a ' before each text that begins as a formula does (= + - @, tab, line "
         "break). Without it CSV and TSV hold texts as they are, for programs.")] = False,
     text_column: TextColumn = None, pair_column: PairColumn = None,
-    resume: Resume = False, overwrite: Overwrite = False, quiet: Quiet = False,
+    input_format: InputKind = None, encoding: Encoding = "utf-8", empty: EmptyAnswers = EmptyTexts.answer,
+    device: Device = None, resume: Resume = False, overwrite: Overwrite = False, quiet: Quiet = False,
 ) -> None:
     """Label texts, or a whole file, with a saved model."""
     from dualmask.cli_predict import Request, answer
     from dualmask.text.columns import Columns
+    from dualmask.text.input_choices import InputChoices
 
+    choices = InputChoices(columns=Columns(text=text_column, pair=pair_column), encoding=encoding, empty=empty.value,
+                           kind=input_format.value if input_format else None)
     answer(Request(
         model=model, texts=texts or [], file=file, out=out, format=format.value if format else None, explain=explain,
-        defended=not undefended, batch_size=batch_size, columns=Columns(text=text_column, pair=pair_column),
-        resume=resume, overwrite=overwrite, progress=not quiet, safe_csv=safe_csv))
+        defended=not undefended, batch_size=batch_size, choices=choices, resume=resume,
+        overwrite=overwrite, progress=not quiet, safe_csv=safe_csv))
 
 
 @app.command()
@@ -173,6 +189,7 @@ def attack(
     labels: Annotated[str | None, typer.Option(
         help="What the data call the classes, in the model's order, by commas; a server needs it.")] = None,
     text_column: TextColumn = None, label_column: LabelColumn = None, pair_column: PairColumn = None,
+    encoding: Encoding = "utf-8", empty: EmptyRows = EmptyTexts.refuse, device: Device = None,
     resume: Resume = False, overwrite: Overwrite = False, quiet: Quiet = False,
 ) -> None:
     """Attack a model on labelled texts and show what it takes to fool it."""
@@ -185,8 +202,8 @@ def attack(
         options=parse_assignments(option or []), samples=samples, seed=seed,
         labels=tuple(name.strip() for name in (labels or "").split(",") if name.strip()),
         measure="minilm" if measure else None, columns=Columns(text_column, label_column, pair_column), out=out,
-        show=show, sequential=sequential, defended=not undefended, resume=resume, overwrite=overwrite,
-        progress=not quiet))
+        encoding=encoding, empty=empty.value, show=show, sequential=sequential, defended=not undefended,
+        resume=resume, overwrite=overwrite, progress=not quiet))
 
 
 for command in (choose, harden, evaluate, certify, bench, report, pack, compare, theory):
@@ -244,7 +261,7 @@ def quickstart(
     *,
     out: Annotated[Path, typer.Option(help="Folder for models, records and the report.")] = Path("quickstart"),
     show: Annotated[bool, typer.Option("--open", help="Open the report in the browser.")] = False,
-    quiet: Quiet = False,
+    device: Device = None, quiet: Quiet = False,
 ) -> None:
     """Train a plain and a defended classifier on film reviews, attack both, and write a report; no GPU needed."""
     from dualmask.quickstart import run_quickstart
@@ -264,7 +281,7 @@ def main() -> None:
     except (DualmaskError, OSError) as error:
         from dualmask.display import show_error
 
-        show_error(str(error))
+        show_error(str(error) if isinstance(error, DualmaskError) else explain_os_error(error))
         sys.exit(1 if isinstance(error, BusyOutputError) else 2)  # nothing is wrong with the command
     except SystemExit as stop:
         if stop.code == 130:  # interrupted from the keyboard

@@ -14,12 +14,16 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from dualmask.display import own_command, show_error
+from dualmask.devices import default_device
+from dualmask.display import own_command, show_error, show_note
 from dualmask.errors import EncoderError, OptionError
 from dualmask.evaluation.records import TRANSFER, Mode
 from dualmask.output_lock import output_lock
 from dualmask.results import HELD
+from dualmask.system_errors import told_reason
+from dualmask.text.character_sets import UTF8
 from dualmask.text.columns import FIND, Columns
+from dualmask.text.input_choices import Empty, InputChoices, learned_columns
 
 if TYPE_CHECKING:
     from dualmask.attacks.base import Attack
@@ -53,6 +57,8 @@ class Request:
     sequential: bool = False
     measure: str | None = "minilm"
     columns: Columns = FIND
+    encoding: str = UTF8
+    empty: Empty = "refuse"
     out: Path | None = None
     show: int = 5
     resume: bool = False
@@ -83,7 +89,9 @@ def attack_and_show(request: Request) -> None:
     chosen = build_attack(attack_name(request, victim), preset=request.preset, options=request.options)
     own: Mode = "defence-aware" if chosen.against else "adaptive"
     request = replace(request, attack=chosen.name, mode=request.mode or own)
-    examples = find_examples(request, labels)
+    examples = find_examples(request, labels, InputChoices(
+        columns=request.columns, learned=learned_columns(getattr(victim, "facts", {})), encoding=request.encoding,
+        empty=request.empty, tell=show_note))
     began, console = time.perf_counter(), Console()
     results = attacked(request, victim, chosen, examples=examples, labels=labels)
     show_results(console, results, labels, shown=request.show)
@@ -291,7 +299,7 @@ def plain_classifier(folder: Path) -> tuple[object, tuple[str, ...]]:
         tokenizer: Any = load_tokenizer(folder)
         with quiet_transformers():
             found = pipeline("text-classification", model=str(folder), tokenizer=tokenizer, trust_remote_code=False,
-                             model_kwargs={"use_safetensors": True})
+                             device=default_device(), model_kwargs={"use_safetensors": True})
     except LOADING_ERRORS as error:
-        raise EncoderError(f"{folder} can't be loaded as a text classifier: {error}") from error
+        raise EncoderError(f"{folder} can't be loaded as a text classifier: {told_reason(error)}") from error
     return found, tuple(str(config.id2label[place]) for place in range(config.num_labels))

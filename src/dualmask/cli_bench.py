@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dualmask.cli_options import Device, Quiet
 from dualmask.text.differences import SHOWN
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def bench(
         metavar="NAME=WHERE", help="A file, a folder, a resource or a hub id instead of the source that the grids give "
                                    "for these data or this encoder. Can be given several times.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    device: Device = None, quiet: Quiet = False,
 ) -> None:
     """Train and attack what grids list, as far as it is missing; the same command goes on after a stop."""
     from rich.console import Console

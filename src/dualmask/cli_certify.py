@@ -9,9 +9,22 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
+from dualmask.cli_options import (
+    Device,
+    EmptyRows,
+    EmptyTexts,
+    Encoding,
+    LabelColumn,
+    Overwrite,
+    PairColumn,
+    Quiet,
+    Resume,
+    TextColumn,
+)
 from dualmask.errors import DataError, OptionError
 from dualmask.output_lock import check_ordinary, output_lock
 from dualmask.text.columns import Columns
+from dualmask.text.input_choices import Empty, InputChoices, is_empty, learned_columns
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,7 +34,7 @@ if TYPE_CHECKING:
     from dualmask.evaluation.certified_records import Certificate, Certified, Summary
     from dualmask.text.examples import Example
 
-COLUMNS, PROOF, RUNS = "Columns (found by name unless given)", "Proof", "Runs"
+PROOF = "Proof"
 Under = Annotated[str | None, typer.Option(
     metavar="DEFENCE", help="Certify the model's network under this defence, e.g. ranmask. The answers are then that "
     "defence's, not the model's own.")]
@@ -37,12 +50,6 @@ Alpha = Annotated[float, typer.Option(help="The chance that a bound is too high.
 Changes = Annotated[int, typer.Option(
     min=1, help="For ddm: edits of which every choice of places is tried.", rich_help_panel=PROOF)]
 Passes = Annotated[int, typer.Option(min=1, help="For ddm: passes for one text, at most.", rich_help_panel=PROOF)]
-TextColumn = Annotated[str | None, typer.Option(help="Column of the text.", rich_help_panel=COLUMNS)]
-LabelColumn = Annotated[str | None, typer.Option(help="Column of the label.", rich_help_panel=COLUMNS)]
-PairColumn = Annotated[str | None, typer.Option(help="Column of a second text.", rich_help_panel=COLUMNS)]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on where a stopped run was.", rich_help_panel=RUNS)]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace records that are there.", rich_help_panel=RUNS)]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar.", rich_help_panel=RUNS)]
 
 
 class Labelled(Protocol):
@@ -66,6 +73,8 @@ class Request:
     options: Mapping[str, str]
     labels: tuple[str, ...]
     columns: Columns
+    encoding: str
+    empty: Empty
     out: Path | None
     html: Path | None
     resume: bool
@@ -88,6 +97,7 @@ def certify(
     html: Annotated[Path | None, typer.Option(help="File for a page with the curve and the table.")] = None,
     labels: Labels = None,
     text_column: TextColumn = None, label_column: LabelColumn = None, pair_column: PairColumn = None,
+    encoding: Encoding = "utf-8", empty: EmptyRows = EmptyTexts.refuse, device: Device = None,
     resume: Resume = False, overwrite: Overwrite = False, quiet: Quiet = False,
 ) -> None:
     """Prove how many changes to each text can't alter the answer, and show the certified accuracy."""
@@ -102,8 +112,8 @@ def certify(
     check_places(html, data, out)
     run(Request(model=model, data=data, under=under, preset=preset, options=parse_assignments(option or []),
                 labels=tuple(name.strip() for name in (labels or "").split(",") if name.strip()),
-                columns=Columns(text_column, label_column, pair_column), out=out, html=html, resume=resume,
-                overwrite=overwrite, progress=not quiet, given=given_ones(context)),
+                columns=Columns(text_column, label_column, pair_column), encoding=encoding, empty=empty.value,
+                out=out, html=html, resume=resume, overwrite=overwrite, progress=not quiet, given=given_ones(context)),
         CertifyingOptions(samples=samples, seed=seed, selection=selection, draws=draws, alpha=alpha, changes=changes,
                           passes=passes))
 
@@ -141,6 +151,7 @@ def certified(request: Request, options: "CertifyingOptions") -> "Certified":
     from rich.console import Console
     from rich.text import Text
 
+    from dualmask.display import show_note
     from dualmask.evaluation.certification import certify, provable
 
     classifier = find_classifier(request)
@@ -149,7 +160,9 @@ def certified(request: Request, options: "CertifyingOptions") -> "Certified":
         raise OptionError(f"--labels names {len(names)} classes, and the model has {len(classifier.labels)}: "
                           f"{','.join(classifier.labels)}. Name each, in this order.")
     check_effects(classifier, request.given)
-    examples = find_examples(request, names)
+    examples = find_examples(request, names, InputChoices(
+        columns=request.columns, learned=learned_columns(classifier.facts), encoding=request.encoding,
+        empty=request.empty, tell=show_note))
     if not provable(classifier, (example.text for example in examples), options):
         Console(stderr=True).print(Text(hopeless(classifier, options), "yellow"), soft_wrap=True)
     with progressing(min(options.samples or len(examples), len(examples)), shown=request.progress) as watch:
@@ -157,18 +170,34 @@ def certified(request: Request, options: "CertifyingOptions") -> "Certified":
                        overwrite=request.overwrite, about={"victim": request.model, "data": request.data})
 
 
-def find_examples(request: Labelled, labels: Sequence[str]) -> "list[Example]":
+def find_examples(
+    request: Labelled, labels: Sequence[str], choices: InputChoices | None = None,
+) -> "list[Example]":
     """The labelled texts; names of classes that the model does not know may only be other names."""
-    from dualmask.text.examples import load_examples
+    from dualmask.text.examples import read_examples
 
+    choices = choices or InputChoices(columns=request.columns)
     try:
-        return load_examples(request.data, labels=labels, columns=request.columns, part="test")
+        return without_empty(read_examples(request.data, labels, choices), request.data, choices)
     except DataError as error:
         if "unknown label" not in str(error):
             raise
         problem = str(error).partition(" Correct the label")[0].replace("of the training data", "of the model")
         raise DataError(f"{problem} If the data name the classes otherwise, say so with --labels, e.g. "
                         f"--labels {','.join(map(str, range(len(labels))))} for {', '.join(labels)}.") from None
+
+
+def without_empty(examples: "list[Example]", data: str, choices: InputChoices) -> "list[Example]":
+    """The texts, less those that are empty if they are to be skipped; how many there are is told."""
+    from dualmask.display import show_note
+
+    kept = [example for example in examples if not is_empty(example.text)]
+    if len(kept) < len(examples):
+        told = "and were skipped" if choices.empty == "skip" else "and are taken like any other"
+        show_note(f"{len(examples) - len(kept):,} of {len(examples):,} texts of {data} are empty {told}.")
+    if not kept:
+        raise DataError(f"{data}: every text is empty. Check the column of the text.")
+    return kept if choices.empty == "skip" else examples
 
 
 def check_places(out: Path | None, *others: str | Path | None) -> None:

@@ -5,13 +5,14 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from rich.console import Console
 
 from dualmask.answers import Item, Layout, is_formula, output_format
+from dualmask.display import show_note
 from dualmask.errors import OptionError
 from dualmask.output_lock import is_lockable, output_lock
 from dualmask.prediction import (
@@ -19,19 +20,19 @@ from dualmask.prediction import (
     beside,
     check_out,
     check_parent,
-    is_empty,
     predict_file,
     predict_items,
-    read_items,
     real_place,
-    survey,
     threshold_of,
     writing,
 )
-from dualmask.text.columns import FIND, Columns
+from dualmask.prediction_inputs import ANSWERED, Input, file_input, stream_input, text_input
+from dualmask.text.input_choices import InputChoices, is_empty, learned_columns
+from dualmask.text.streams import STANDARD_INPUT, is_stream
+from dualmask.text.tables import stream_kind
 
 if TYPE_CHECKING:
-    from dualmask.classifier import DefendedClassifier
+    from dualmask.classifier import DefendedClassifier, Predictions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,26 +47,33 @@ class Request:
     explain: bool = False
     defended: bool = True
     batch_size: int | None = None
-    columns: Columns = FIND
+    choices: InputChoices = ANSWERED
     resume: bool = False
     overwrite: bool = False
     progress: bool = True
     safe_csv: bool = False
 
-    def items(self) -> Iterator[Item]:
-        if self.file:
-            return read_items(self.file, self.columns)
-        return iter([Item({"text": text}, text) for text in self.texts])
-
-    def names(self) -> list[str]:
-        return survey(self.file, self.columns)[1] if self.file else ["text"]
+    @property
+    def kind(self) -> str | None:
+        """The format of the answers, None for a table on the screen."""
+        return output_format(self.out, self.format) if self.out else None if self.format == "table" else self.format
 
 
 def answer(request: Request) -> None:
     """Load the model and answer; what another process is writing is refused before that."""
+    request = with_standard_input(request)
     check(request)
     with output_lock(request.out):
         answer_all(request)
+
+
+def with_standard_input(request: Request) -> Request:
+    """A lone `-`, or nothing at all where something is piped in, stands for standard input."""
+    piped = not request.texts and request.file is None and sys.stdin is not None and not sys.stdin.isatty()
+    if request.file is None and (piped or request.texts == ["-"]):
+        return replace(request, texts=[], file=Path("-"), choices=replace(
+            request.choices, kind=request.choices.kind or "text"))
+    return request
 
 
 def answer_all(request: Request) -> None:
@@ -74,39 +82,75 @@ def answer_all(request: Request) -> None:
     classifier = DefendedClassifier.load(request.model)
     if not request.defended:
         classifier.check_head()
-    if request.file and request.out and is_lockable(request.out):
+    streamed = request.file is not None and is_stream(request.file)
+    if request.file and request.out and is_lockable(request.out) and not streamed:
         from dualmask.display import show_summary
 
+        choices = request.choices
         summary = predict_file(
             classifier, request.file, request.out, format=output_format(request.out, request.format),
-            columns=request.columns, explain=request.explain, defended=request.defended, batch_size=request.batch_size,
-            resume=request.resume, overwrite=request.overwrite, progress=request.progress, safe_csv=request.safe_csv)
+            columns=choices.columns, explain=request.explain, defended=request.defended, batch_size=request.batch_size,
+            resume=request.resume, overwrite=request.overwrite, progress=request.progress, safe_csv=request.safe_csv,
+            encoding=choices.encoding, empty=choices.empty, input_format=choices.kind, tell=show_note)
         show_summary(Console(), summary)
-        note_empty(summary.empty, summary.rows)
+        note_empty(summary.empty, summary.rows, skipped=summary.skipped > 0)
         note_formulas(summary.formulas)
-    elif request.out:
+        return
+    request = replace(request, choices=replace(
+        request.choices, learned=learned_columns(classifier.facts), tell=show_note))
+    given = find_input(request)
+    if request.out:
         with new_file(request.out, overwrite=request.overwrite) as file:
-            write(classifier, request, file, output_format(request.out, request.format))
-    elif request.format in (None, "table"):
-        show(classifier, request)
+            write(classifier, request, given, file)
+        if streamed and is_lockable(request.out):
+            show_note(f"written to {request.out}")
+    elif request.kind is None:
+        show(classifier, request, given)
     else:
-        write(classifier, request, sys.stdout.buffer, request.format)
+        write(classifier, request, given, sys.stdout.buffer)
+
+
+def find_input(request: Request) -> Input:
+    if request.file is None:
+        return text_input(request.texts, request.choices)
+    if not is_stream(request.file):
+        return file_input(request.file, request.choices)
+    if str(request.file) in STANDARD_INPUT and sys.stdin.isatty():
+        show_note("reading texts from the keyboard, one a line; Ctrl-D on a line of its own ends them.")
+    elif request.choices.kind is None and stream_kind(request.file) is None:
+        show_note(f"{request.file} is read as one text a line; of a table say --input-format csv, tsv or jsonl.")
+    return stream_input(request.file, request.choices, ragged=request.kind in (None, "jsonl"))
 
 
 def check(request: Request) -> None:
     """Refuse what can't be meant, before a model is loaded."""
-    if bool(request.texts) == bool(request.file):
-        given = "both texts and --file were" if request.texts else "neither a text nor --file was"
-        raise OptionError(f"{given} given; give texts in quotes, or one file with --file.")
+    check_source(request)
+    streamed = request.file is not None and is_stream(request.file)
+    if request.resume and streamed:
+        name = "standard input" if str(request.file) in STANDARD_INPUT else request.file
+        raise OptionError(f"--resume reads the input once more, and {name} can be read only once: save what comes from "
+                          "it in a file, and give that with --file; or leave --resume out.")
     if request.resume and not (request.file and request.out and is_lockable(request.out)):
         raise OptionError("--resume goes on with a file that is being written; it needs --file and --out, and the "
                           "latter must not be a pipe.")
-    kind = output_format(request.out, request.format) if request.out else request.format
+    kind = request.kind
     if request.out:
         check_parent(request.out)
     if request.safe_csv and kind not in ("csv", "tsv"):
         raise OptionError("--safe-csv is for CSV and TSV, which spreadsheets open; give --format csv, or --out with "
                           "such an ending, or leave it out.")
+
+
+def check_source(request: Request) -> None:
+    if request.texts and request.file:
+        raise OptionError("both texts and --file were given; give texts in quotes, or one file with --file.")
+    if not request.texts and not request.file:
+        raise OptionError("neither a text nor --file was given, and nothing is piped in; give texts in quotes, a file "
+                          "with --file, or texts through a pipe, one a line.")
+    if "-" in request.texts:
+        raise OptionError("- stands for standard input and can't stand among texts; give it alone, or texts alone.")
+    if request.texts and request.choices.kind:
+        raise OptionError("--input-format is of a file or of standard input; leave it out where texts are given.")
 
 
 @contextmanager
@@ -132,50 +176,70 @@ def new_file(out: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
             partial.unlink(missing_ok=True)
 
 
-def write(classifier: "DefendedClassifier", request: Request, stream: BinaryIO, format: str) -> None:
+@dataclass
+class Counts:
+    """What is told at the end."""
+
+    rows: int = 0
+    empty: int = 0
+    formulas: int = 0
+
+    def add(self, items: list[Item]) -> None:
+        self.rows += len(items)
+        self.empty += sum(is_empty(item.text) for item in items)
+        self.formulas += sum(is_formula(value) for item in items for value in item.values.values())
+
+
+def answers_of(
+    classifier: "DefendedClassifier", request: Request, given: Input,
+) -> "Iterator[tuple[list[Item], Predictions]]":
+    return predict_items(
+        classifier, given.items, explain=request.explain, defended=request.defended, batch_size=request.batch_size,
+        skip_empty=request.choices.empty == "skip", at_hand=given.at_hand)
+
+
+def write(classifier: "DefendedClassifier", request: Request, given: Input, stream: BinaryIO) -> None:
     """Rows of CSV, TSV or JSON Lines, each chunk as soon as it is answered."""
-    layout = Layout.of(output_format(Path(), format), request.names(), classifier.labels, explain=request.explain,
+    layout = Layout.of(output_format(Path(), request.kind), given.names(), classifier.labels, explain=request.explain,
                        threshold=threshold_of(classifier, request.defended), safe=request.safe_csv)
     stream.write(layout.header())
-    empty = rows = 0
-    formulas = sum(map(is_formula, [*layout.names, *classifier.labels]))
-    for items, answers in predict_items(classifier, request.items(), explain=request.explain,
-                                        defended=request.defended, batch_size=request.batch_size):
-        stream.write(layout.lines(items, answers))
+    skip = request.choices.empty == "skip"
+    counts = Counts(formulas=sum(map(is_formula, [*layout.names, *classifier.labels])))
+    for items, answers in answers_of(classifier, request, given):
+        stream.write(layout.lines(items, answers, skip_empty=skip))
         stream.flush()
-        empty, rows = empty + sum(is_empty(item.text) for item in items), rows + len(items)
-        formulas += sum(is_formula(value) for item in items for value in item.values.values())
-    note_empty(empty, rows)
-    note_formulas(0 if request.safe_csv or format == "jsonl" else formulas)
+        counts.add(items)
+    note_empty(counts.empty, counts.rows, skipped=skip)
+    note_formulas(0 if request.safe_csv or layout.format == "jsonl" else counts.formulas)
 
 
-def show(classifier: "DefendedClassifier", request: Request) -> None:
+def show(classifier: "DefendedClassifier", request: Request, given: Input) -> None:
     """A table, printed chunk by chunk, so that a long file needs no more memory than a short one."""
     from dualmask.display import legend, show_predictions
 
     console, threshold = Console(), threshold_of(classifier, request.defended)
-    empty = rows = 0
-    for items, answers in predict_items(classifier, request.items(), explain=request.explain,
-                                        defended=request.defended, batch_size=request.batch_size):
-        show_predictions(console, [item.text for item in items], answers, header=not rows,
-                         width=max(map(len, classifier.labels)), threshold=threshold)
-        empty, rows = empty + sum(is_empty(item.text) for item in items), rows + len(items)
+    counts, skip, header = Counts(), request.choices.empty == "skip", True
+    for items, answers in answers_of(classifier, request, given):
+        counts.add(items)
+        if texts := [item.text for item in items if not (skip and is_empty(item.text))]:
+            show_predictions(console, texts, answers, header=header, width=max(map(len, classifier.labels)),
+                             threshold=threshold)
+            header = False
     if request.explain:
         legend(console, classifier, defended=request.defended)
-    note_empty(empty, rows)
+    note_empty(counts.empty, counts.rows, skipped=skip)
 
 
 def note_formulas(count: int) -> None:
     """What was written is what was given: a program needs it so, a spreadsheet may run it."""
     if count:
         places = "1 place" if count == 1 else f"{count:,} places"
-        Console(stderr=True).print(
-            f"note: in {places} a text, a column's name or a label begins as a formula does, which spreadsheets run on "
-            "opening; --safe-csv puts ' before it.", style="yellow", highlight=False, soft_wrap=True)
+        show_note(f"in {places} a text, a column's name or a label begins as a formula does, which spreadsheets run on "
+             "opening; --safe-csv puts ' before it.")
 
 
-def note_empty(empty: int, rows: int) -> None:
+def note_empty(empty: int, rows: int, *, skipped: bool = False) -> None:
     """Where there is nothing to read, the network answers all the same, and often surely."""
     if empty:
-        Console(stderr=True).print(f"note: {empty:,} of {rows:,} texts are empty; their answers mean nothing.",
-                                   style="yellow", highlight=False, soft_wrap=True)
+        what = "and were skipped" if skipped else "their answers mean nothing"
+        show_note(f"{empty:,} of {rows:,} texts are empty{' ' if skipped else '; '}{what}.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dualmask.cli_options import Device, Overwrite, Quiet
 from dualmask.errors import OptionError
 from dualmask.output_lock import output_lock
 
@@ -48,9 +49,7 @@ def theory(
     *,
     layer: Layers = None, mode: Mode = None, samples: Samples = None,
     seed: Annotated[int, typer.Option(help="Of the sample.")] = 0,
-    out: Out = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+    out: Out = None, device: Device = None, overwrite: Overwrite = False, quiet: Quiet = False,
 ) -> None:
     """Show how often the paper's success condition holds on attacked texts, and whether it tells recovery."""
     from rich.console import Console

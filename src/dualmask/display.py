@@ -160,9 +160,10 @@ def show_summary(console: Console, summary: "Summary") -> None:
     most_first = sorted(summary.counts.items(), key=lambda pair: -pair[1])
     counts = ", ".join(f"{label} {count:,}" for label, count in most_first)
     earlier = f" ({summary.resumed:,} of them by an earlier run)" if summary.resumed else ""
-    line = f"{summary.rows:,} rows answered{earlier} in {summary.seconds:.1f} s: {counts}. Written to {summary.out}"
+    answered = summary.rows - summary.skipped
+    line = f"{answered:,} rows answered{earlier} in {summary.seconds:.1f} s: {counts}. Written to {summary.out}"
     console.print(Text(line.translate(SHOWN)), soft_wrap=True)
-    new = summary.rows - summary.resumed
+    new = summary.rows - summary.resumed - summary.skipped_now
     if summary.passes < new * summary.views:
         share = summary.passes / new / summary.views
         console.print(f"{summary.passes / new:.1f} of {summary.views} passes a text ({share:.0%}): the others were not "
@@ -269,3 +270,8 @@ def show_error(message: str) -> None:
     """An error meant for the user, without a stack trace."""
     shown_message = message.translate({**SHOWN, 0x0A: "\n"})
     Console(stderr=True).print(Text.assemble(("error: ", "bold red"), (shown_message, "red")), soft_wrap=True)
+
+
+def show_note(message: str) -> None:
+    """What a user should know of the answers and what must not be among them."""
+    Console(stderr=True).print(Text(f"note: {message.translate(SHOWN)}", "yellow"), soft_wrap=True)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from dualmask.errors import BusyOutputError, OptionError
+from dualmask.system_errors import own_words, told_reason
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -117,7 +118,8 @@ def _locked(output: Path, patience: float) -> "BaseFileLock | None":
         except OSError as error:
             if error.errno in FORBIDDEN and os.path.exists(place):
                 raise BusyOutputError(f"{output} may be being written by another user: its lock {place} can't be "
-                                      f"opened ({error}). Wait, or remove that file if nothing is at work.") from error
+                                      f"opened ({told_reason(error)}). Wait, or remove that file if nothing is at "
+                                      "work.") from error
             problem = error
             if error.errno in FORBIDDEN:
                 continue
@@ -126,8 +128,8 @@ def _locked(output: Path, patience: float) -> "BaseFileLock | None":
             tell_owner(place)
             return lock
     if problem.errno not in IMPOSSIBLE:
-        warnings.warn(f"{output} can't be locked ({problem}), as on some network drives: take care yourself that "
-                      "nothing else writes there meanwhile.", stacklevel=2)
+        warnings.warn(f"{output} can't be locked ({own_words(problem)}), as on some network drives: take care "
+                      "yourself that nothing else writes there meanwhile.", stacklevel=2)
     return None
 
 

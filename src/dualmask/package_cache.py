@@ -18,6 +18,7 @@ from dualmask import packages
 from dualmask.checksums import file_hash
 from dualmask.packages import PackageFile, PinnedFile, Watch
 from dualmask.repositories import RepositoryFiles, obtain_repository_files
+from dualmask.system_errors import told_reason
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -84,7 +85,7 @@ def _file_fault(file: PinnedFile, folder: Path, mark: _Mark | None) -> str:
         if mark == _Mark(info.st_size, info.st_mtime_ns, file.sha256) or file_hash(path) == file.sha256:
             return ""
     except OSError as error:
-        return f"{file.name} can't be read ({error.strerror})"
+        return f"{file.name} can't be read ({told_reason(error)})"
     return f"{file.name} has other content than it should (its sha256 differs)"
 
 

@@ -8,9 +8,9 @@ counts; only a finished run puts `out` in its place.
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
@@ -18,8 +18,11 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 from dualmask.answers import Format, Item, Layout, is_formula, output_format
 from dualmask.errors import DataError, ModelFileError, OptionError, ResourceError
 from dualmask.output_lock import check_ordinary, is_lockable, output_lock
-from dualmask.text.columns import FIND, Columns, Text
-from dualmask.text.tables import iter_rows, open_table
+from dualmask.system_errors import explain_os_error
+from dualmask.text.character_sets import UTF8
+from dualmask.text.columns import FIND, Columns
+from dualmask.text.input_choices import Empty, InputChoices, TableKind, is_empty, learned_columns
+from dualmask.text.tables import open_table, table_rows
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -40,6 +43,8 @@ class Summary:
     views: int = 1  # passes that a text may take at most
     empty: int = 0  # rows without a text; they are answered, but what can be said of nothing?
     formulas: int = 0  # texts, names of columns and labels in CSV or TSV that a spreadsheet may run
+    skipped: int = 0  # rows without a text that were not answered
+    skipped_now: int = 0  # those of them that this run came to
 
 
 @dataclass
@@ -51,39 +56,53 @@ class Job:
     rows: int = 0
     bytes: int = 0
     counts: dict[str, int] = field(default_factory=dict)
+    skipped: int = 0  # rows without a text, which no label counts
 
 
 def predict_file(
     classifier: "DefendedClassifier", source: str | Path, out: str | Path, *, format: Format | None = None,
     columns: Columns = FIND, explain: bool = False, defended: bool = True, batch_size: int | None = None,
     chunk: int | None = None, resume: bool = False, overwrite: bool = False, progress: bool = True,
-    safe_csv: bool = False,
+    safe_csv: bool = False, encoding: str = UTF8, empty: Empty = "answer", input_format: TableKind | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> Summary:
     """Answer every row of a file: its own columns, then `predicted`, `confidence` and a probability for each label.
 
     A detector adds `suspicion` and `flagged`, `explain` adds `masked`. safe_csv: a ' before each text that a
-    spreadsheet would run as a formula; for programs it is a part of the text.
+    spreadsheet would run as a formula; for programs it is a part of the text. empty: rows without a text are answered
+    and counted, or skipped, which leaves the added columns empty, or refused before anything is written. encoding,
+    input_format: of the file; tell: is told in a sentence where the model remembered which columns to read.
     """
     source, out, started = Path(source), real_place(Path(out)), time.perf_counter()
     kind = output_format(out, format)
     check_places(source, out, chunk)
     if not defended:
         classifier.check_head()
-    options = {"format": kind, "columns": list(columns), "explain": explain, "defended": defended,
-               **({"safe_csv": True} if safe_csv else {})}
     with output_lock(out):
+        choices = InputChoices(columns=columns, learned=learned_columns(classifier.facts), encoding=encoding,
+                               empty=empty, kind=input_format, tell=tell)
+        options = {"format": kind, "columns": list(columns), "explain": explain, "defended": defended,
+                   **({"safe_csv": True} if safe_csv else {}), **unusual(choices)}
         job = begin(out, identity_of(classifier, source, options), resume=resume, overwrite=overwrite)
-        total, names, empty, formulas = survey(source, columns)  # all of it is checked before hours of work begin
+        total, names, blank, formulas = survey(source, choices)  # all of it is checked before hours of work begin
         layout = Layout.of(kind, names, classifier.labels, explain=explain, safe=safe_csv,
                            threshold=threshold_of(classifier, defended))
         check_rows(out, job, total)
-        resumed, left = job.rows, islice(read_items(source, columns), job.rows, None)
+        resumed, skipped = job.rows, job.skipped
+        left = islice(read_items(source, replace(choices, tell=None)), resumed, None)
         answered = predict_items(classifier, left, explain=explain, defended=defended, batch_size=batch_size,
-                                 chunk=chunk or chunk_size(classifier))
+                                 chunk=chunk or chunk_size(classifier), skip_empty=empty == "skip")
         passes = write_answers(out, job, answered, layout=layout, total=total, progress=progress)
     return Summary(out, job.rows, resumed, job.counts, time.perf_counter() - started, passes,
-                   classifier.defence.views if defended else 1, empty,
-                   0 if safe_csv or kind == "jsonl" else formulas + sum(map(is_formula, classifier.labels)))
+                   classifier.defence.views if defended else 1, blank,
+                   0 if safe_csv or kind == "jsonl" else formulas + sum(map(is_formula, classifier.labels)),
+                   job.skipped, job.skipped - skipped)
+
+
+def unusual(choices: InputChoices) -> dict[str, object]:
+    """How the input is read where it is not as always; notes of earlier versions have none of it."""
+    told = {"encoding": (choices.encoding, UTF8), "empty": (choices.empty, "answer"), "kind": (choices.kind, None)}
+    return {name: value for name, (value, usual) in told.items() if value != usual}
 
 
 def write_answers(
@@ -97,8 +116,9 @@ def write_answers(
         if not job.rows:
             file.write(layout.header())
         for items, answers in answered:
-            file.write(layout.lines(items, answers))
-            record(out, job, file, answers.labels)
+            skipped = len(items) - len(answers.labels)
+            file.write(layout.lines(items, answers, skip_empty=skipped > 0))
+            record(out, job, file, answers.labels, skipped=skipped)
             passes += int(answers.passes.sum()) if answers.passes is not None else 0
             bar.advance(task, len(items))
     with writing(out):
@@ -109,14 +129,39 @@ def write_answers(
 
 def predict_items(
     classifier: "DefendedClassifier", items: Iterator[Item], *, explain: bool = False, defended: bool = True,
-    batch_size: int | None = None, chunk: int = 256,
+    batch_size: int | None = None, chunk: int = 256, skip_empty: bool = False,
+    at_hand: Callable[[], bool] | None = None,
 ) -> Iterator[tuple[list[Item], "Predictions"]]:
-    """Answers chunk by chunk, for whoever writes or shows them."""
-    while part := list(islice(items, chunk)):
-        answers = classifier.predict([item.text for item in part], explain=explain, defended=defended,
-                                     batch_size=batch_size)
+    """Answers chunk by chunk, for whoever writes or shows them; those that are skipped have none.
+
+    at_hand: whether a further item can be had without waiting for it; where none can, what is there is answered.
+    """
+    for part in parts_of(items, chunk, at_hand):
+        texts = [item.text for item in part if not (skip_empty and is_empty(item.text))]
+        answers = classifier.predict(texts, explain=explain, defended=defended, batch_size=batch_size)
         check_numbers(answers)
         yield part, answers
+
+
+def parts_of(items: Iterator[Item], most: int, at_hand: Callable[[], bool] | None) -> Iterator[list[Item]]:
+    """At most so many items at once, and only those that need not be waited for; what follows a bad row is not read.
+
+    What comes before one is given first: of a pipe it could not be had again.
+    """
+    problem: DataError | None = None
+    while problem is None:
+        part: list[Item] = []
+        try:
+            while len(part) < most and (not part or at_hand is None or at_hand()):
+                part.append(next(items))
+        except StopIteration:
+            if not part:
+                return
+        except DataError as error:
+            problem = error
+        if part:
+            yield part
+    raise problem
 
 
 def check_numbers(answers: "Predictions") -> None:
@@ -165,12 +210,9 @@ def check_parent(out: Path) -> None:
         raise OptionError(f"{out}: the folder {out.parent} does not exist; create it first.")
 
 
-def read_items(source: Path, columns: Columns) -> Iterator[Item]:
-    """The rows of a file with their values as they are typed there; an empty text is answered like any other."""
-    if os.path.exists(source) and not (os.path.isfile(source) or os.path.isdir(source)):
-        raise DataError(f"{source} is a pipe or a device, expected an ordinary file, since it is read more than once. "
-                        "Save what comes from it in a file, and give that.")
-    for row in iter_rows(source, columns=columns, allow_empty=True):
+def read_items(source: Path, choices: InputChoices) -> Iterator[Item]:
+    """The rows of a file with their values as they are typed there."""
+    for row in table_rows(open_table(source, choices), choices):
         yield Item(row.fields, row.text)
 
 
@@ -183,18 +225,14 @@ class Survey(NamedTuple):
     formulas: int  # values and names that a spreadsheet may run
 
 
-def survey(source: Path, columns: Columns) -> Survey:
+def survey(source: Path, choices: InputChoices) -> Survey:
     rows, names, empty, formulas = 0, dict[str, None](), 0, 0
-    for item in read_items(source, columns):
+    for item in read_items(source, choices):
         rows += 1
         names.update(dict.fromkeys(item.values))
         empty += is_empty(item.text)
         formulas += sum(map(is_formula, item.values.values()))
     return Survey(rows, list(names), empty, formulas + sum(map(is_formula, names)))
-
-
-def is_empty(text: Text) -> bool:
-    return not "".join(text).strip()
 
 
 def beside(out: Path, ending: str) -> Path:
@@ -234,7 +272,9 @@ def resumable(out: Path, identity: Mapping[str, object], *, overwrite: bool) -> 
     place, partial = beside(out, "progress.json"), beside(out, "partial")
     try:
         job = noted(json.loads(place.read_text(encoding="utf-8")))
-    except (ValueError, RecursionError, OSError) as error:
+    except OSError as error:
+        raise OptionError(f"{explain_os_error(error, 'read', place)} Or start over (--overwrite).") from error
+    except (ValueError, RecursionError) as error:
         raise OptionError(f"{place} can't be read ({error}); start over (--overwrite).") from error
     differing = [f"{key} was {job.identity.get(key)!r} and is {identity.get(key)!r}"
                  for key in {**job.identity, **identity} if job.identity.get(key) != identity.get(key)]
@@ -263,17 +303,20 @@ def ends_a_row(partial: Path, size: int) -> bool:
 
 def noted(values: object) -> Job:
     """A note as `record` wrote it: what is not quite like one would lose rows, or answer some twice."""
+    if isinstance(values, dict):
+        values = {"skipped": 0, **values}  # which notes of earlier versions lack
     if not isinstance(values, dict) or set(values) != {one.name for one in fields(Job)}:
         raise ValueError(f"expected an object with {', '.join(one.name for one in fields(Job))}")
     job = Job(**values)
-    for name, kind in (("identity", dict), ("overwrite", bool), ("rows", int), ("bytes", int), ("counts", dict)):
+    for name, kind in (("identity", dict), ("overwrite", bool), ("rows", int), ("bytes", int), ("counts", dict),
+                       ("skipped", int)):
         if type(values[name]) is not kind:
             raise ValueError(f"{name} is {values[name]!r:.40}, expected a JSON {kind.__name__}")
     if not all(type(count) is int and count > 0 for count in job.counts.values()):
         raise ValueError(f"counts are {job.counts!r:.80}, expected whole numbers")
-    if not 0 < job.rows == sum(job.counts.values()) or job.bytes < 1:
-        raise ValueError(f"{job.rows} rows, {sum(job.counts.values())} counted labels and {job.bytes} bytes do not fit "
-                         "together")
+    if not 0 < job.rows == sum(job.counts.values()) + job.skipped or min(job.bytes - 1, job.skipped) < 0:
+        raise ValueError(f"{job.rows} rows, {sum(job.counts.values())} counted labels, {job.skipped} skipped rows and "
+                         f"{job.bytes} bytes do not fit together")
     return job
 
 
@@ -290,9 +333,8 @@ def writing(out: Path) -> Iterator[None]:
         yield
     except OSError as error:
         begun = beside(out, "progress.json").exists()  # the note itself may be what could not be written
-        again = "go on with --resume: what was answered is kept" if begun else "run it again"
-        raise ResourceError(f"{out} can't be written ({error}); make room there, or put right what the system says, "
-                            f"and {again}.") from error
+        again = "Then go on with --resume: what was answered is kept." if begun else "Then run it again."
+        raise ResourceError(f"{explain_os_error(error, 'written', out)} {again}") from error
 
 
 def partial_file(out: Path, job: Job) -> BinaryIO:
@@ -304,11 +346,11 @@ def partial_file(out: Path, job: Job) -> BinaryIO:
     return file
 
 
-def record(out: Path, job: Job, file: BinaryIO, labels: Sequence[str]) -> None:
+def record(out: Path, job: Job, file: BinaryIO, labels: Sequence[str], *, skipped: int = 0) -> None:
     """First the answers reach the disk, then the word that they did."""
     file.flush()
     os.fsync(file.fileno())
-    job.rows, job.bytes = job.rows + len(labels), file.tell()
+    job.rows, job.bytes, job.skipped = job.rows + len(labels) + skipped, file.tell(), job.skipped + skipped
     for label in labels:
         job.counts[label] = job.counts.get(label, 0) + 1
     place, work = beside(out, "progress.json"), beside(out, "progress.json.new")

@@ -23,6 +23,7 @@ from dualmask.hub import HubRepository
 from dualmask.packages import PackageFile, PinnedFile, Wheel
 from dualmask.published_data import AG_NEWS, MR
 from dualmask.repositories import RepositoryFiles
+from dualmask.system_errors import told_reason
 
 Kind = Literal["encoder", "data", "lexicon"]
 State = Literal["cached", "not fetched", "not made", "corrupt"]
@@ -259,8 +260,8 @@ def fetch(name: str, *, progress: bool = True) -> Path:
         raise ResourceError(f"'{name}': {error} {_at_hand()}") from None
     except OSError as error:
         raise ResourceError(
-            f"'{name}' can't be stored in {cache_folder()} ({error.strerror or error}): make room or allow writing "
-            "there, or set DUALMASK_CACHE to another folder."
+            f"'{name}' can't be stored in {cache_folder()} ({told_reason(error)}): make room or allow writing there, "
+            "or set DUALMASK_CACHE to another folder."
         ) from error
     return _location(resource)
 

@@ -13,6 +13,7 @@ from typing import Generic, Literal, Protocol, Self, TypeVar, get_args
 from dualmask.errors import DataError, OptionError, ResourceError
 from dualmask.output_lock import check_ordinary
 from dualmask.record_rules import FITS, HEADER_FITS, check, growing
+from dualmask.system_errors import explain_os_error
 from dualmask.text.columns import SURROGATES, Text
 from dualmask.text.lines import DAMAGED, unpacked
 
@@ -261,8 +262,7 @@ class RecordFile(Generic[R]):
             self._write(self.done)
             self._stream = path.open("a", encoding="utf-8", newline="\n")
         except OSError as error:
-            raise OptionError(f"{path} can't be written ({error.strerror or error}); make room there, or choose "
-                              f"another place.{self._kept()}") from error
+            raise OptionError(f"{explain_os_error(error, 'written', path)}{self._kept()}") from error
 
     def _go_on(self) -> None:
         """Take what is done; a fault, or a text that is there twice, is done again."""
@@ -315,9 +315,8 @@ class RecordFile(Generic[R]):
         try:
             yield
         except OSError as error:
-            raise ResourceError(f"{self.path} can't be written ({error.strerror or error}).{self._kept()} Make room "
-                                "there and go on with the same command and --resume; 'dualmask bench' goes on "
-                                "without it.") from error
+            raise ResourceError(f"{explain_os_error(error, 'written', self.path)}{self._kept()} Then go on with the "
+                                "same command and --resume; 'dualmask bench' goes on without it.") from error
 
     def _kept(self) -> str:
         return f" {len(self.done):,} of {self.header.get('texts', 'its')} records are kept in it." if self.done else ""

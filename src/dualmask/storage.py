@@ -18,6 +18,7 @@ from dualmask.models.encoders import LOADING_ERRORS, load_tokenizer, quiet_trans
 from dualmask.options import saved_options
 from dualmask.output_lock import locks_output
 from dualmask.resources import RESOURCES
+from dualmask.system_errors import explain_os_error, told_reason
 from dualmask.text.markdown import one_line
 
 if TYPE_CHECKING:
@@ -55,8 +56,8 @@ def save(classifier: DefendedClassifier, folder: Path) -> Path:
     try:
         return write_folder(classifier, folder)
     except (OSError, SafetensorError) as error:
-        raise ResourceError(f"{folder} can't be written ({error}); make room there, twice the model's size, or save "
-                            "elsewhere. A training run keeps its last checkpoint: go on with --resume.") from error
+        raise ResourceError(f"{explain_os_error(error, 'written', folder)} It takes room for twice the model. A "
+                            "training run keeps its last checkpoint: go on with --resume.") from error
 
 
 def write_folder(classifier: DefendedClassifier, folder: Path) -> Path:
@@ -139,7 +140,7 @@ def load(source: str | Path, *, options: Mapping[str, object] | None = None) -> 
     except ResourceError:
         raise  # something beside the folder is missing, and the error says what
     except (*LOADING_ERRORS, DualmaskError) as error:
-        raise ModelFileError(f"{folder} can't be read as a saved classifier ({error}); "
+        raise ModelFileError(f"{folder} can't be read as a saved classifier ({told_reason(error)}); "
                              "copy the whole folder again.") from error
     classifier.network.eval()
     return classifier

@@ -22,6 +22,7 @@ from dualmask.classifier import DefendedClassifier
 from dualmask.deadline import TimeUp, time_is_up
 from dualmask.defences import build_defence, preset_training
 from dualmask.defences.base import Defence, Network
+from dualmask.devices import check_one_device, device_chosen
 from dualmask.errors import CleanCostWarning, DataError, OptionError
 from dualmask.models.encoders import load_encoder
 from dualmask.optimisation import forget_peak, learning_rate, limit_gradients, make_optimiser, peak_memory
@@ -45,15 +46,19 @@ def train(
     data: Dataset, *, encoder: str | Path = "minilm", defence: str = "ddm-restore", preset: str = "recommended",
     options: Mapping[str, object] | None = None, training: Mapping[str, object] | None = None,
     out: str | Path | None = None, resume: bool = False, overwrite: bool = False, progress: bool = True,
+    device: str | None = None,
 ) -> DefendedClassifier:
-    """Train a classifier with a defence; with `out` also save it, its log and, until it is done, checkpoints."""
+    """Train a classifier with a defence; with `out` also save it, its log and, until it is done, checkpoints.
+
+    device: cpu, cuda or cuda:1; a GPU where there is one unless given.
+    """
     settings = preset_training(defence, preset, training)
     guard = build_defence(defence, preset=preset, options=options)
     if settings.validate == "plain" and not guard.trains_head:
         raise OptionError(f"the defence '{guard.name}' leaves the network's own head untrained: no epoch can be "
                           "judged by it; use validate=defended.")
     folder = Path(out) if out else None
-    with output_lock(folder if is_main_process() else None):
+    with device_chosen(device), output_lock(folder if is_main_process() else None):
         if folder:
             check_folder(folder, resume=resume, overwrite=overwrite)
         facts = {"data": data.name, "rows": fingerprint(data), "encoder": str(encoder), "defence": defence,
@@ -78,13 +83,19 @@ def trained_classifier(
         run = Run(classifier, settings, fitted, held_out, reporter=reporter, out=folder, facts=facts, weights=weights)
         run.loop(resume=resume)
     classifier.tune_defence(held_out)
-    classifier.facts = {**facts, **outcome(run, data), "dualmask": __version__, "torch": torch.__version__}
+    classifier.facts = {**facts, **columns_of(data), **outcome(run, data), "dualmask": __version__,
+                        "torch": torch.__version__}
     if folder and main:
         classifier.save(folder)
         checkpoints.remove(folder)
     if main and (told := clean_cost(classifier.facts, guard.name)):
         warnings.warn(told, CleanCostWarning, stacklevel=3)
     return classifier
+
+
+def columns_of(data: Dataset) -> dict[str, object]:
+    """Which columns were read, for files that the saved model will be given; data that have none tell nothing."""
+    return {} if data.columns is None else {"columns": data.columns._asdict()}
 
 
 def is_main_process() -> bool:
@@ -280,6 +291,7 @@ def make_accelerator() -> "Accelerator":
     if accelerator.distributed_type in (DistributedType.DEEPSPEED, DistributedType.FSDP, DistributedType.MEGATRON_LM):
         raise OptionError(f"training under {accelerator.distributed_type.value} is not supported: weights are kept and "
                           "saved whole here. Launch with plain multi-GPU, or on one device.")
+    check_one_device(accelerator.num_processes)
     return accelerator
 
 

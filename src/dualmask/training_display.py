@@ -18,6 +18,7 @@ from dualmask.errors import CleanCostWarning
 from dualmask.text.class_balance import imbalance_told, largest_class
 from dualmask.text.columns import Columns
 from dualmask.text.differences import SHOWN
+from dualmask.text.input_choices import is_empty
 
 if TYPE_CHECKING:
     from dualmask.classifier import DefendedClassifier
@@ -30,7 +31,7 @@ ASKED = 8  # training texts that show whether the defence hides words
 
 def show_start(console: Console, data: "Dataset", given: Columns, *, weights: str = "none") -> None:
     """Before hours go into it: what will be learned, and from which columns; what speaks against it."""
-    for line in (f"training on {describe(data)}", *guessed(data, given), *rare_classes(data),
+    for line in (f"training on {describe(data)}", *guessed(data, given), *empty_rows(data), *rare_classes(data),
                  *uneven_classes(data, weights)):
         console.print(Text(line.translate(SHOWN)), soft_wrap=True)
 
@@ -50,6 +51,14 @@ def guessed(data: "Dataset", given: Columns) -> Iterator[str]:
     missing = [f"--{role}-column" for role in ("text", "label") if getattr(given, role) is None]
     if data.columns is not None and missing:
         yield f"(found by name; others: {', '.join(missing)})"
+
+
+def empty_rows(data: "Dataset") -> Iterator[str]:
+    """Rows without a text teach nothing but how often a label is given to them."""
+    if data.empty:
+        left = sum(is_empty(example.text) for example in data.train)
+        told = f"{left:,} of them are trained on" if left else "none of them is trained on"
+        yield f"note: rows without a text: {data.empty:,}; {told}."
 
 
 def rare_classes(data: "Dataset") -> Iterator[str]:

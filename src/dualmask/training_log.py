@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
 from dualmask.errors import DualmaskError, ResourceError
+from dualmask.system_errors import explain_os_error
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -119,5 +120,5 @@ class Reporter:
                 self.file.write(json.dumps(record) + "\n")
                 self.file.flush()
             except OSError as error:
-                raise ResourceError(f"{self.file.name} can't be written ({error.strerror or error}); make room there, "
-                                    "and go on with --resume: a checkpoint that was written is kept.") from error
+                raise ResourceError(f"{explain_os_error(error, 'written', self.file.name)} Then go on with --resume: a "
+                                    "checkpoint that was written is kept.") from error

@@ -25,8 +25,9 @@ from dualmask.options import check_least
 from dualmask.output_lock import locks_output
 from dualmask.results import FORMAT, AttackResult, Outcome, R, RecordFile, ResultFile
 from dualmask.seeds import derived_seed
-from dualmask.text.columns import Text
-from dualmask.text.examples import Dataset, Example, load_dataset, load_examples
+from dualmask.text.columns import FIND, Columns, Text
+from dualmask.text.examples import Dataset, Example, load_dataset, read_examples
+from dualmask.text.input_choices import InputChoices, learned_columns
 from dualmask.text.words import Words
 
 MEASURE, JUDGE = "similarity", "judge"  # stations: final texts beside the originals; who decides what counts
@@ -182,7 +183,7 @@ def attack(
     chosen = build_attack(attack, preset=preset, options=options, tools=tools) if isinstance(attack, str) else attack
     assault = Assault(victim, chosen, seed=seed, sequential=sequential, width=width, measure=measure, labels=labels,
                       tolerance=tolerance, batch_size=batch_size)
-    texts = labelled(examples, assault.victim.labels)
+    texts = labelled(examples, assault.victim.labels, learned_columns(getattr(victim, "facts", {})))
     check_classes(assault.victim, texts)
     chosen_texts = [(place, texts[place]) for place in sampled(texts, samples, seed)]
     file = None
@@ -224,10 +225,12 @@ def kept(new: Iterable[R], file: RecordFile[R] | None, watch: Callable[[R], None
     return [results[number] for number in sorted(results)]
 
 
-def labelled(given: Data, labels: Sequence[str]) -> list[Example]:
-    """Examples with the victim's numbers for their classes."""
+def labelled(given: Data, labels: Sequence[str], learned: Columns = FIND) -> list[Example]:
+    """Examples with the victim's numbers for their classes; learned: the columns that it was trained on."""
     if isinstance(given, str | Path):
-        return load_examples(given, labels=labels) if labels else by_name(load_dataset(given), labels)
+        if not labels:
+            return by_name(load_dataset(given), labels)
+        return read_examples(given, labels, InputChoices(learned=learned))
     if isinstance(given, Dataset):
         return by_name(given, labels)
     examples = []

@@ -14,6 +14,7 @@ import torch
 
 from dualmask.errors import DataError, OptionError
 from dualmask.results import FAULTS, read_results
+from dualmask.system_errors import explain_os_error
 from dualmask.text.examples import Example
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ class Adversaries:
         try:
             _, results = read_results(Path(self.records))
         except OSError as error:
-            raise OptionError(f"records='{self.records}' can't be read ({error.strerror}); give a file that 'dualmask "
-                              "attack' or 'dualmask bench' wrote.") from error
+            raise OptionError(f"{explain_os_error(error, 'read', self.records)} Give records=FILE that "
+                              "'dualmask attack' or 'dualmask bench' wrote.") from error
         found: dict[Example, list[Example]] = {example: [] for example in examples}
         for one in results:
             original = Example(one.text, one.label)

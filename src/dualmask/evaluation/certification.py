@@ -30,6 +30,7 @@ from dualmask.output_lock import locks_output
 from dualmask.results import FORMAT, RecordFile
 from dualmask.seeds import derived_seed
 from dualmask.text.examples import Example, Text
+from dualmask.text.input_choices import learned_columns
 from dualmask.text.invisible import visible
 
 Watch = Callable[[Certificate], None]
@@ -79,7 +80,7 @@ def certify(
     """
     options = options or CertifyingOptions()
     prover: Prover = prover_of(classifier)(classifier, options)
-    texts = labelled(examples, classifier.labels)
+    texts = labelled(examples, classifier.labels, learned_columns(classifier.facts))
     check_classes(ClassifierVictim(classifier), texts)
     chosen = [(place, texts[place]) for place in sampled(texts, options.samples, options.seed)]
     header = {**common_header(classifier, options), **prover.header(), "data": digest(texts), "texts": len(chosen),

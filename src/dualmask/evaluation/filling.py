@@ -23,6 +23,7 @@ from dualmask.evaluation.protocol import Protocol, evaluate
 from dualmask.evaluation.records import FAILURES, Cell, CellRecords, clear_failure, read_cell
 from dualmask.evaluation.standing import MODELS, Standing, beside_source, record_path, settings_of, standing
 from dualmask.results import AttackResult, as_line
+from dualmask.system_errors import explain_os_error
 from dualmask.text.examples import Dataset
 
 
@@ -186,7 +187,8 @@ class Run:
     def failed(self, task: Task, error: Exception) -> None:
         """Note it; a full disk must not keep the note from being shown at the end."""
         expected = isinstance(error, DualmaskError | OSError)
-        reason = str(error) if expected and str(error) else f"{type(error).__name__}: {error}"
+        told = explain_os_error(error) if isinstance(error, OSError) else str(error)
+        reason = told if expected and told else f"{type(error).__name__}: {error}"
         failure = Failure(task.cell, reason, "" if expected else "".join(traceback.format_exception(error)))
         self.outcome.failures.append(failure)
         self.note(failure)

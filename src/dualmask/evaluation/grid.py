@@ -22,6 +22,7 @@ from dualmask.evaluation.sources import fits_measure, fits_source
 from dualmask.evaluation.values import Mistakes, checked
 from dualmask.options import TrainingOptions, make_options
 from dualmask.resources import RESOURCES
+from dualmask.system_errors import explain_os_error
 from dualmask.wrapping import check_wrapping
 
 
@@ -124,6 +125,8 @@ def read_grid(path: Path, *, sources: Mapping[str, str] = MappingProxyType({})) 
                           + (f". There: {', '.join(near)}" if near else ".")) from None
     except IsADirectoryError:
         raise OptionError(f"{path} is a folder; give a grid's file (TOML).") from None
+    except OSError as error:
+        raise OptionError(explain_os_error(error, "read", path)) from error
     except UnicodeDecodeError as error:
         raise OptionError(f"{path}, byte {error.start}: not UTF-8; save the grid as UTF-8 text.") from None
     except tomllib.TOMLDecodeError as error:

@@ -22,6 +22,7 @@ from dualmask.errors import DataError, OptionError
 from dualmask.evaluation.certified_records import KIND as CERTIFICATES
 from dualmask.output_lock import check_ordinary, locks_output
 from dualmask.results import FINISHED, AttackResult, read_header, read_results
+from dualmask.system_errors import explain_os_error
 from dualmask.text.columns import Text
 
 Mode = Literal[
@@ -175,7 +176,7 @@ def read_cells(folder: Path) -> Loaded:
         try:
             read = reader(path)
         except (DataError, OSError) as error:
-            problems.append(str(error))
+            problems.append(told_problem(error, path))
             continue
         cells += read.cells
         problems += read.problems
@@ -185,11 +186,15 @@ def read_cells(folder: Path) -> Loaded:
         try:
             problems += told_failures(path, missing, {one.cell.file_name for one in cells})
         except OSError as error:
-            problems.append(str(error))
+            problems.append(told_problem(error, path))
     if not cells:
         others = f" What is there: {' '.join(problems[:3])}" if problems else ""
         raise DataError(f"no records that can be read below {folder}; make some with 'dualmask bench GRID'.{others}")
     return Loaded(sorted(cells, key=lambda one: one.cell), problems, missing, short)
+
+
+def told_problem(error: Exception, path: Path) -> str:
+    return explain_os_error(error, "read", path) if isinstance(error, OSError) else str(error)
 
 
 def read_file(path: Path) -> Loaded:
@@ -296,8 +301,7 @@ def keep(content: str | bytes, path: Path) -> None:
     except OSError as error:
         with suppress(OSError):
             part.unlink(missing_ok=True)
-        raise OptionError(f"{path} can't be written ({error.strerror or error}); make room, or choose another place "
-                          "with --out.") from error
+        raise OptionError(explain_os_error(error, "written", path)) from error
 
 
 def provenance() -> dict[str, object]:

@@ -19,6 +19,7 @@ from dualmask.evaluation.records import RECORDS, Cell, CellRecords, cell_of
 from dualmask.options import saved_options, whole_training
 from dualmask.results import FAULTS, AttackResult, difference, read_header, read_results
 from dualmask.storage import DESCRIPTION
+from dualmask.system_errors import explain_os_error
 
 MODELS = "models"
 
@@ -160,7 +161,7 @@ def standing(path: Path, settings: Mapping[str, object]) -> Standing:
             return Standing()
         cell = cell_of(path, header)
     except (DualmaskError, OSError) as error:
-        return Standing(problem=str(error))
+        return Standing(problem=explain_os_error(error, "read", path) if isinstance(error, OSError) else str(error))
     found = Standing(wanted=wanted_texts(header, settings), source=header.get("source"),
                      samples=cast(int | None, header.get("samples")) or 0)
     for result in results:

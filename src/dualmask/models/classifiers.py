@@ -36,7 +36,8 @@ def load_classifier(
     source: a folder or a hub id. max_length: tokens read of a text by a plain classifier; 512, or as many as it has
     positions for, unless given. A dualmask model keeps its own. No code of the source is run, and no pickle opened.
     """
-    from dualmask.classifier import DefendedClassifier, default_device
+    from dualmask.classifier import DefendedClassifier
+    from dualmask.devices import default_device
 
     folder = classifier_folder(source)
     if (folder / OURS).exists():

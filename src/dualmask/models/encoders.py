@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from dualmask.errors import EncoderError, OptionError
 from dualmask.models.first_token import first_token_only, remade, shorten
 from dualmask.seeds import seed_layers
+from dualmask.system_errors import told_reason
 from dualmask.text.encoding import Batch, MaskPosition
 
 if TYPE_CHECKING:
@@ -83,8 +84,8 @@ def load_encoder(
             AutoModelForSequenceClassification, folder, id2label=dict(enumerate(labels)), num_labels=len(labels),
             label2id={label: i for i, label in enumerate(labels)}, ignore_mismatched_sizes=True)
     except LOADING_ERRORS as error:
-        raise EncoderError(f"'{name}' can't be loaded as an encoder: {error}. Give the folder of a whole model with "
-                           "config.json, model.safetensors and its tokenizer.") from error
+        raise EncoderError(f"'{name}' can't be loaded as an encoder: {told_reason(error)}. Give the folder of a whole "
+                           "model with config.json, model.safetensors and its tokenizer.") from error
     return model, load_tokenizer(folder)
 
 
@@ -133,7 +134,8 @@ def load_tokenizer(folder: Path) -> "PreTrainedTokenizerBase":
     try:
         return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except LOADING_ERRORS as error:
-        raise EncoderError(f"the tokenizer in {folder} can't be loaded: {error}. Copy or save it again.") from error
+        raise EncoderError(f"the tokenizer in {folder} can't be loaded: {told_reason(error)}. Copy or save it "
+                           "again.") from error
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from dualmask.errors import EncoderError, ModelFileError, ResourceError
 from dualmask.models.encoders import LOADING_ERRORS, load_tokenizer, read_network
+from dualmask.system_errors import told_reason
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -142,7 +143,7 @@ def _load(folder: Path, name: str) -> tuple["PreTrainedModel", list[str]]:
         with torch.random.fork_rng(devices=[]):
             model, report = read_network(AutoModelForMaskedLM, folder, output_loading_info=True)
     except LOADING_ERRORS as error:
-        raise EncoderError(f"'{name}' can't be loaded as a masked language model: {error}") from error
+        raise EncoderError(f"'{name}' can't be loaded as a masked language model: {told_reason(error)}") from error
     return model.eval().requires_grad_(False), sorted(report["missing_keys"])
 
 

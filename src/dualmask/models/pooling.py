@@ -11,6 +11,7 @@ from torch import Tensor
 
 from dualmask.errors import EncoderError
 from dualmask.resources import beside
+from dualmask.system_errors import told_reason
 
 Pooling = Literal["mean", "cls", "max", "lasttoken"]
 
@@ -91,4 +92,4 @@ def _read(path: Path, name: str) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise EncoderError(f"'{name}': {path} can't be read ({error}); copy the folder again.") from error
+        raise EncoderError(f"'{name}': {path} can't be read ({told_reason(error)}); copy the folder again.") from error

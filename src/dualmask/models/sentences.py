@@ -14,9 +14,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dualmask.devices import default_device
 from dualmask.errors import EncoderError, ResourceError
 from dualmask.models.encoders import LOADING_ERRORS, load_tokenizer, longest_input, model_inputs, read_network
 from dualmask.models.pooling import Pooling, pooled, read_pooling
+from dualmask.system_errors import told_reason
 from dualmask.text.encoding import Batch, Encode, length_batches, readable
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ class EncoderSentences:
     def __init__(self, name: str = "minilm", *, device: str | None = None, max_length: int = LONGEST) -> None:
         self.name = name
         self.model, tokenizer, self.pooling = _load(name)
-        self.model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))  # type: ignore[arg-type]
+        self.model.to(device or default_device())  # type: ignore[arg-type]
         self.tokens = Encode(tokenizer, max_length=min(max_length, longest_input(self.model)))
 
     @torch.inference_mode()
@@ -110,8 +112,8 @@ def _load(name: str) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase", Pool
     try:
         model, report = read_network(AutoModel, folder, output_loading_info=True)
     except LOADING_ERRORS as error:
-        raise EncoderError(f"'{name}' can't be loaded as a sentence encoder: {error}. Give the folder of a whole model "
-                           "with config.json, model.safetensors and its tokenizer.") from error
+        raise EncoderError(f"'{name}' can't be loaded as a sentence encoder: {told_reason(error)}. Give the folder of "
+                           "a whole model with config.json, model.safetensors and its tokenizer.") from error
     if missing := sorted(key for key in report["missing_keys"] if "pooler" not in key):  # we pool by ourselves
         raise EncoderError(f"'{name}' can't serve as a sentence encoder: its weights lack {missing[0]}.")
     return model.eval(), load_tokenizer(folder), pooling

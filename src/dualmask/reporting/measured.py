@@ -16,6 +16,7 @@ from dualmask.reporting.report_latex import latex
 from dualmask.reporting.report_markdown import markdown
 from dualmask.reporting.report_tables import rendered
 from dualmask.reporting.side_by_side import restoring, short_cautions, short_list, short_rows
+from dualmask.system_errors import told_reason
 
 PAGE, TABLES, PLOTS = "README.md", "paper_table.tex", "plots"
 KEPT = ("versions", "revision", "hardware", "grid", "encoder")  # of how records were made; settings are in the file
@@ -54,8 +55,8 @@ def read_reasons(path: Path) -> Reasons:
         patterns = {str(pattern): str(reason) for pattern, reason in content.get("cells", {}).items()}
         return Reasons(str(content["default"]), patterns)
     except (OSError, ValueError, KeyError, AttributeError) as error:
-        raise DataError(f"{path} can't be read ({error}); expected TOML with default = \"REASON\" and, under [cells], "
-                        "\"PATTERN\" = \"REASON\".") from None
+        raise DataError(f"{path} can't be read ({told_reason(error)}); expected TOML with default = \"REASON\" "
+                        "and, under [cells], \"PATTERN\" = \"REASON\".") from None
 
 
 def measured(files: Sequence[Path], reasons: Reasons) -> Report:

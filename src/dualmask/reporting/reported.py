@@ -10,6 +10,7 @@ from typing import cast
 
 from dualmask.errors import DataError
 from dualmask.reporting.entries import Entry, options_of
+from dualmask.system_errors import told_reason
 
 ASSET = "reported.toml"
 CAUTION = ("Reported figures come from another protocol and another encoder: the paper attacks BERT-base in a way that "
@@ -100,7 +101,8 @@ def load_reported(path: Path | None = None) -> ReportedTable:
         text = (path or files("dualmask") / "assets" / ASSET).read_text(encoding="utf-8")
         return table(tomllib.loads(text))
     except (OSError, ValueError) as error:  # TOML and UTF-8 errors are ValueErrors
-        raise DataError(f"{path or ASSET} can't be read as TOML ({error}); restore it, or give another file.") from None
+        raise DataError(f"{path or ASSET} can't be read as TOML ({told_reason(error)}); restore it, or give "
+                        "another file.") from None
     except DataError as error:
         raise DataError(f"{path or ASSET}: {error}") from None
 

@@ -47,8 +47,14 @@ class Found(NamedTuple):
     pair: str | None
 
 
-def find_columns(names: Sequence[str], given: Columns, at: str, *, labelled: bool) -> Found:
-    """The columns of a table with these names; ``at`` says for messages where the names stand."""
+def find_columns(
+    names: Sequence[str], given: Columns, at: str, *, labelled: bool, learned: Columns = FIND,
+) -> Found:
+    """The columns of a table with these names; ``at`` says for messages where the names stand.
+
+    learned: those of the training data, which go before all others where nobody named any and the table has them.
+    """
+    given = with_learned(names, given, learned)
     known = {name.strip().casefold(): name for name in reversed(names)}  # of two spellings the first
     text, pair = _text_and_pair(known, given)
     text = _existing(names, known, given.text, at) or text
@@ -61,6 +67,21 @@ def find_columns(names: Sequence[str], given: Columns, at: str, *, labelled: boo
     if labelled and label is None:
         raise NoLabelColumnError(_not_found("label", LABEL_NAMES, names, at))
     return Found(text, label, pair)
+
+
+def with_learned(names: Sequence[str], given: Columns, learned: Columns) -> Columns:
+    """The given columns, and those of the training data where none of a kind was given and the table has them."""
+    known = {name.strip().casefold() for name in names}
+
+    def has(name: str | None) -> bool:
+        return name is not None and name.strip().casefold() in known
+
+    if given.text is None and given.pair is None and has(learned.text) and (
+            learned.pair is None or has(learned.pair)):
+        given = given._replace(text=learned.text, pair=learned.pair)
+    if given.label is None and has(learned.label) and learned.label not in (given.text, given.pair):
+        given = given._replace(label=learned.label)
+    return given
 
 
 def _text_and_pair(known: Mapping[str, str], given: Columns) -> tuple[str | None, str | None]:
@@ -117,7 +138,8 @@ def _checked(values: Mapping[str, object], column: str, at: str, *, allow_empty:
             f"string, or choose another column with --text-column (Columns(text=...))."
         )
     if not allow_empty and (not text or text.isspace()):
-        raise DataError(f"{at}: empty text in column '{column}'. Fill it in or delete the row.")
+        raise DataError(f"{at}: empty text in column '{column}'. Fill it in, delete the row, or let such rows be "
+                        "skipped with --empty skip (empty='skip').")
     if len(text) > MAX_TEXT:
         raise DataError(f"{at}: a text longer than {MAX_TEXT // 2**20} MiB. Shorten it or cut it into several rows.")
     check_characters(text, column, at)

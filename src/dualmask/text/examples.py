@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from dualmask.errors import DataError, OptionError
-from dualmask.text.columns import FIND, Columns, Found, Text, check_characters, closest, find_columns, text_of
+from dualmask.text.character_sets import UTF8
+from dualmask.text.columns import FIND, Columns, Found, Text, check_characters, closest, text_of
+from dualmask.text.input_choices import Empty, InputChoices, is_empty
 from dualmask.text.splits import hub_tables, is_saved, may_be_on_hub, saved_tables
 from dualmask.text.tables import (
     PARTS,
@@ -54,6 +56,7 @@ class Dataset:
     validation: list[Example] | None
     test: list[Example] | None
     columns: Found | None = field(default=None, compare=False)  # of the training part, where it has columns
+    empty: int = field(default=0, compare=False)  # texts of all parts with nothing to read, if they were not refused
 
     def __repr__(self) -> str:
         """Counts, not texts: there may be a hundred thousand of them."""
@@ -68,39 +71,72 @@ def load_dataset(
     columns: Columns = FIND,
     test: str | Path | None = None,
     validation: str | Path | None = None,
+    encoding: str = UTF8,
+    empty: Empty = "refuse",
 ) -> Dataset:
     """Load a file, a folder with train/validation/test files, a saved or hub data set, or a named resource.
 
     ``test`` and ``validation`` name files that take the place of the source's own parts. A hub data set may carry its
     configuration, as in ``glue:mrpc``. A name in ``NAMED`` given as a string goes before a file of that name.
+    ``encoding`` is that of text files; rows without a text are refused, or skipped, or taken like any other (answer).
     """
+    choices = InputChoices(columns=columns, encoding=encoding, empty=empty)
+    dataset = _load(source, choices, {"test": test, "validation": validation})
+    if validation is not None:
+        examples = read_examples(validation, dataset.labels, choices, part="validation")
+        dataset = replace(dataset, validation=examples)
+    if test is not None:
+        dataset = replace(dataset, test=read_examples(test, dataset.labels, choices))
+    return without_empty(dataset) if empty == "skip" else replace(dataset, empty=count_empty(dataset))
+
+
+def _load(source: str | Path, choices: InputChoices, given: Mapping[str, str | Path | None]) -> Dataset:
+    """The source itself, with all its rows; parts in the place of which others are given are not read."""
     if isinstance(source, str) and source in NAMED:
         from dualmask.resources import resolve
 
         path = resolve(source, kind="data")
         if source == "rotten-tomatoes":
-            dataset = rotten_tomatoes(path)
-        else:
-            dataset = _assemble(source, _folder_tables(path), columns)
-    else:
-        name, tables = _find_tables(source)
-        given = {"test": test, "validation": validation}
-        dataset = _assemble(name, {part: table for part, table in tables.items() if given.get(part) is None}, columns)
-    if validation is not None:
-        examples = load_examples(validation, labels=dataset.labels, columns=columns, part="validation")
-        dataset = replace(dataset, validation=examples)
-    if test is not None:
-        dataset = replace(dataset, test=load_examples(test, labels=dataset.labels, columns=columns))
-    return dataset
+            return rotten_tomatoes(path)
+        return _assemble(source, _folder_tables(path, InputChoices()), choices)
+    name, tables = _find_tables(source, choices)
+    return _assemble(name, {part: table for part, table in tables.items() if given.get(part) is None}, choices)
+
+
+def without_empty(dataset: Dataset) -> Dataset:
+    """The same data less the rows without a text, which are counted."""
+    parts = {name: rows if rows is None else [row for row in rows if not is_empty(row.text)]
+             for name, rows in (("train", dataset.train), ("validation", dataset.validation), ("test", dataset.test))}
+    bare = [name for name, rows in parts.items() if rows is not None and not rows]
+    if bare:
+        raise DataError(f"{dataset.name}: every text of the {bare[0]} part is empty, and none is left when these are "
+                        "skipped. Check the column of the text.")
+    return replace(dataset, **parts, empty=count_empty(dataset))  # type: ignore[arg-type]
+
+
+def count_empty(dataset: Dataset) -> int:
+    parts = (dataset.train, dataset.validation or [], dataset.test or [])
+    return sum(is_empty(row.text) for rows in parts for row in rows)
 
 
 def load_examples(
     source: str | Path, *, labels: Sequence[str], columns: Columns = FIND, part: Literal["validation", "test"] = "test",
+    encoding: str = UTF8, empty: Empty = "refuse",
 ) -> list[Example]:
     """Load one file under known label names, or one part of anything else that ``load_dataset`` takes."""
+    choices = InputChoices(columns=columns, encoding=encoding, empty=empty)
+    found = read_examples(source, labels, choices, part=part)
+    return [one for one in found if not is_empty(one.text)] if empty == "skip" else found
+
+
+def read_examples(
+    source: str | Path, labels: Sequence[str], choices: InputChoices, *,
+    part: Literal["validation", "test"] = "test",
+) -> list[Example]:
+    """The same by choices; also rows without a text, unless these are refused."""
     if isfile(source):
-        return _examples(_read(open_table(Path(source)), columns), labels)
-    dataset = load_dataset(source, columns=columns)
+        return _examples(_read(open_table(Path(source), choices), choices), labels)
+    dataset = _load(source, choices, {})
     examples = dataset.test if part == "test" else dataset.validation
     if examples is None:
         raise DataError(f"{source} has no {part} part. Name one labelled file instead.")
@@ -164,16 +200,17 @@ class _Part(NamedTuple):
     found: Found
 
 
-def _read(table: Table, columns: Columns) -> _Part:
+def _read(table: Table, choices: InputChoices) -> _Part:
     """All rows of a table; it has at least one, or its reader complains."""
     found, rows = None, []
     for number, values in table.records:
         at = table.at(number)
-        found = found or find_columns(tuple(values), columns, table.names_at(number), labelled=True)
+        found = found or choices.found(tuple(values), table.names_at(number), labelled=True)
         column = str(found.label)
         refuse_unreadable(values.get(name) for name in found if name is not None)  # others do no harm
         label = _label_name(values.get(column), table.class_names.get(column, ()), at, column)
-        rows.append(_Labelled(number, text_of(values, found, at), label))
+        text = text_of(values, found, at, allow_empty=choices.empty != "refuse")
+        rows.append(_Labelled(number, text, label))
     assert found is not None
     return _Part(table, column, rows, found)
 
@@ -235,28 +272,28 @@ def _examples(part: _Part, labels: Sequence[str]) -> list[Example]:
     ]
 
 
-def _assemble(name: str, tables: Mapping[str, Table], columns: Columns) -> Dataset:
-    train = _read(tables["train"], columns)
+def _assemble(name: str, tables: Mapping[str, Table], choices: InputChoices) -> Dataset:
+    train = _read(tables["train"], choices)
     labels = _label_names(train)
-    others: dict[str, list[Example] | None] = {"validation": None, "test": None}
-    for part in others:
-        read = _read(tables[part], columns) if part in tables else None
+    others: dict[str, list[Example]] = {}
+    for part in ("validation", "test"):
+        read = _read(tables[part], choices) if part in tables else None
         # By the hub's custom a part whose labels are withheld has -1 in every row: it can't serve here.
         if read and ("-1" in labels or any(row.label != "-1" for row in read.rows)):
             others[part] = _examples(read, labels)
-    return Dataset(name, labels, _examples(train, labels), **others, columns=train.found)
+    return Dataset(name, labels, _examples(train, labels), others.get("validation"), others.get("test"), train.found)
 
 
-def _find_tables(source: str | Path) -> tuple[str, dict[str, Table]]:
+def _find_tables(source: str | Path, choices: InputChoices) -> tuple[str, dict[str, Table]]:
     path = Path(source)
     if isdir(path):
-        return path.resolve().name, saved_tables(path) if is_saved(path) else _folder_tables(path)
+        return path.resolve().name, saved_tables(path) if is_saved(path) else _folder_tables(path, choices)
     if isinstance(source, str) and not exists(path) and may_be_on_hub(source):
         return source, hub_tables(source, at_hand=NAMED)
-    return path.name.partition(".")[0], {"train": open_table(path)}
+    return path.name.partition(".")[0], {"train": open_table(path, choices)}
 
 
-def _folder_tables(folder: Path) -> dict[str, Table]:
+def _folder_tables(folder: Path, choices: InputChoices) -> dict[str, Table]:
     tables: dict[str, Table] = {}
     files = sorted(path for path in folder.iterdir() if path.is_file() and table_ending(path) in TABLE_ENDINGS)
     for part, stems in PARTS.items():
@@ -265,7 +302,7 @@ def _folder_tables(folder: Path) -> dict[str, Table]:
             names = " and ".join(path.name for path in found)
             raise DataError(f"{folder}: {names} both look like the {part} part. Remove one, or name the files.")
         if found:
-            tables[part] = open_table(found[0])
+            tables[part] = open_table(found[0], choices)
     if "train" not in tables:
         raise DataError(
             f"{folder}: no training file; the folder holds: {listing(folder)}. Expected train with one of the endings "

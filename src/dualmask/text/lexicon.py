@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dualmask.errors import ResourceError
+from dualmask.system_errors import told_reason
 from dualmask.text.examples import Text
 from dualmask.text.frequencies import WordCounts
 
@@ -276,5 +277,5 @@ def common_words() -> CommonWords:
         rows = (line.split(" ") for line in text.splitlines() if not line.startswith("#"))
         return CommonWords({word: float(zipf) for zipf, *words in rows for word in words})
     except (OSError, EOFError, ValueError) as error:
-        raise ResourceError(f"the shipped word list {ASSET} can't be read ({error}): install dualmask again, or build "
-                            "it with tools/build_common_words.py.") from error
+        raise ResourceError(f"the shipped word list {ASSET} can't be read ({told_reason(error)}): install dualmask "
+                            "again, or build it with tools/build_common_words.py.") from error

@@ -8,6 +8,7 @@ from importlib import resources
 from typing import NamedTuple
 
 from dualmask.errors import ResourceError
+from dualmask.system_errors import told_reason
 from dualmask.text.letters import HOMOGLYPHS
 
 # Letters that look like Latin ones, each before its double; below come those that TextBugger writes.
@@ -57,8 +58,8 @@ def listed_confusables() -> dict[str, str]:
         return {chr(int(code, 16)): letter for letter, *codes in map(str.split, lines) if letter != "#"
                 for code in codes}
     except (OSError, ValueError) as error:
-        raise ResourceError(f"the shipped list of look-alikes {ASSET} can't be read ({error}): install dualmask again, "
-                            "or build it with tools/build_confusables.py.") from error
+        raise ResourceError(f"the shipped list of look-alikes {ASSET} can't be read ({told_reason(error)}): install "
+                            "dualmask again, or build it with tools/build_confusables.py.") from error
 
 
 @lru_cache(maxsize=1)

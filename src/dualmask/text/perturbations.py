@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualmask.errors import DataError, OptionError, ResourceError
+from dualmask.system_errors import told_reason
 from dualmask.text.spelling import Column, Numbers, Spelling
 from dualmask.text.synonyms import LEAST, Synonyms, find_synonyms
 from dualmask.text.words import in_case_of
@@ -178,9 +179,10 @@ def table_digest(name: str) -> bytes:
         with Path(name).open("rb") as file:
             return hashlib.file_digest(file, "sha256").digest()
     except OSError as error:
-        raise ResourceError(f"synonyms '{name}': no file of word vectors can be read there ({error.strerror}); give "
-                            "'shipped' or the path of one. A saved classifier needs the file that it was trained with "
-                            "in its place: put it there, or start from the folder that the path begins in.") from error
+        raise ResourceError(f"synonyms '{name}': no file of word vectors can be read there ({told_reason(error)}); "
+                            "give 'shipped' or the path of one. A saved classifier needs the file that it was "
+                            "trained with in its place: put it there, or start from the folder that the path begins "
+                            "in.") from error
 
 
 def check_threshold(threshold: float) -> None:

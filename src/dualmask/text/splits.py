@@ -12,6 +12,7 @@ from urllib.request import Request, urlopen
 
 from dualmask.errors import DataError, ResourceError
 from dualmask.hub import endpoint, offline
+from dualmask.system_errors import told_reason
 from dualmask.text.columns import closest
 from dualmask.text.tables import BATCH, PARTS, Record, Table, class_names
 
@@ -34,7 +35,8 @@ def saved_tables(folder: Path) -> dict[str, Table]:
     try:
         loaded = datasets.load_from_disk(str(folder))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{folder}: not a complete saved data set ({error}). Save or copy it again.") from error
+        raise DataError(f"{folder}: not a complete saved data set ({told_reason(error)}). Save or copy it "
+                        "again.") from error
     return _split_tables(str(folder), loaded)
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualmask.errors import DataError, OptionError, ResourceError
+from dualmask.system_errors import told_reason
 
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
@@ -98,7 +99,7 @@ def shipped_synonyms() -> Synonyms:
         return unpacked(asset.read_bytes())
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise ResourceError(
-            f"the shipped synonym table {ASSET} can't be read ({error}): install dualmask again, "
+            f"the shipped synonym table {ASSET} can't be read ({told_reason(error)}): install dualmask again, "
             "or build it with tools/build_synonyms.py."
         ) from error
 

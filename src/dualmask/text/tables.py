@@ -7,18 +7,23 @@ no lines) and the remedy.
 
 import csv
 import json
+import os
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from os.path import exists, isdir
+from os.path import isdir
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dualmask.errors import DataError
-from dualmask.text.columns import FIND, SURROGATES, Columns, Text, closest, find_columns, text_of
+from dualmask.errors import DataError, OptionError
+from dualmask.system_errors import explain_os_error, system_number
+from dualmask.text.character_sets import UTF8, check_encoding
+from dualmask.text.columns import FIND, SURROGATES, Columns, Text, closest, text_of
+from dualmask.text.input_choices import InputChoices, TableKind
 from dualmask.text.lines import MAX_TEXT, PACKED_ENDINGS, read_lines
+from dualmask.text.streams import LineStream, is_stream, open_stream
 
 if TYPE_CHECKING:
     import datasets
@@ -26,6 +31,8 @@ if TYPE_CHECKING:
 
 BATCH = 1024  # rows decoded together where the format is columnar
 CELL_ERRORS = (ValueError, ArithmeticError, LookupError)  # no UTF-8, a date out of range, an unknown time zone
+KINDS: Mapping[str, TableKind] = {
+    ".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".txt": "text"}
 TABLE_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
 PARTS = {"train": ("train", "training"), "validation": ("validation", "valid", "val", "dev"), "test": ("test",)}
 
@@ -63,40 +70,83 @@ class Table:
         return self.at(1 if self.has_header else number) if self.unit == "line" else self.name
 
 
-def iter_rows(source: str | Path, *, columns: Columns = FIND, allow_empty: bool = False) -> Iterator[Row]:
+def iter_rows(
+    source: str | Path, *, columns: Columns = FIND, allow_empty: bool = False, encoding: str = UTF8,
+) -> Iterator[Row]:
     """Stream the rows of one file of any size; labels are not needed. A .txt file holds one text a line."""
-    return _rows(open_table(Path(source)), columns, allow_empty)
+    choices = InputChoices(columns=columns, encoding=encoding, empty="answer" if allow_empty else "refuse")
+    return table_rows(open_table(Path(source), choices), choices)
 
 
-def _rows(table: Table, columns: Columns, allow_empty: bool) -> Iterator[Row]:
+def table_rows(table: Table, choices: InputChoices) -> Iterator[Row]:
+    """The rows of a table to predict."""
     found = None
     for record in table.records:
         at = table.at(record.number)
         refuse_unreadable(record.values.values())  # all of them go into the answers
-        found = found or find_columns(tuple(record.values), columns, table.names_at(record.number), labelled=False)
-        text = text_of(record.values, found, at, allow_empty=allow_empty)
+        found = found or choices.found(tuple(record.values), table.names_at(record.number), labelled=False)
+        text = text_of(record.values, found, at, allow_empty=choices.empty != "refuse")
         yield Row(record.number, record.values, text)
 
 
-def open_table(path: Path) -> Table:
-    """The table in one file, by its ending."""
-    if isdir(path):  # unlike Path.is_dir, False for a name too long to be one
-        raise DataError(f"{path} is a folder, expected one file: name a file in it ({listing(path)}).")
-    if not exists(path):
-        raise DataError(f"{path}: no such file.{_neighbours(path)} Check the path.")
+def open_table(path: Path, choices: InputChoices = InputChoices()) -> Table:  # noqa: B008 (it can't be changed)
+    """The table in one file, by its ending unless its kind was told."""
+    check_readable(path)
     ending = table_ending(path)
-    if ending == ".parquet":
+    if ending == ".parquet" and choices.kind is None:
+        if check_encoding(choices.encoding) != UTF8:
+            raise OptionError(f"{path}: a Parquet file knows its own encoding; leave --encoding (encoding) out.")
         return _parquet_table(path)
-    if ending in (".csv", ".tsv"):
-        return Table(str(path), "line", _csv_records(path, ending), has_header=True)
-    if ending == ".txt":
-        return Table(str(path), "line", _text_records(path))
-    if ending:
-        return Table(str(path), "line", _json_records(path))
+    kind = choices.kind or KINDS.get(ending)
+    if kind is not None:
+        return text_table(path, kind, choices.encoding)
     raise DataError(
         f"{path}: unsupported ending '{''.join(path.suffixes[-2:])}'; supported are {' '.join(TABLE_ENDINGS)} and "
         f".txt, all but Parquet also with {' '.join(PACKED_ENDINGS)}. Save the data in one of these formats."
     )
+
+
+def check_readable(path: Path) -> None:
+    """Refuse what is no file, or none that may be looked at, with what is there instead."""
+    if isdir(path):  # unlike Path.is_dir, False for a name too long to be one
+        raise DataError(f"{path} is a folder, expected one file: name a file in it ({listing(path)}).")
+    try:
+        os.stat(path)
+    except PermissionError as error:
+        raise DataError(explain_os_error(error, "read", path)) from error
+    except (OSError, ValueError):
+        raise DataError(f"{path}: no such file.{_neighbours(path)} Check the path.") from None
+    if is_stream(path):
+        raise DataError(f"{path} is a pipe or a device, expected an ordinary file, since it is read more than once. "
+                        "Save what comes from it in a file, and give that.")
+
+
+def text_table(source: Path | LineStream, kind: TableKind, encoding: str) -> Table:
+    """A table that is written as text."""
+    encoding = check_encoding(encoding)
+    if kind in ("csv", "tsv"):
+        return Table(str(source), "line", _csv_records(source, kind, encoding), has_header=True)
+    records = _text_records if kind == "text" else _json_records
+    return Table(str(source), "line", records(source, encoding))
+
+
+def stream_kind(path: Path) -> TableKind | None:
+    """What the name of a pipe tells of what comes from it, if anything."""
+    ending = table_ending(path)
+    if ending == ".parquet" or path.suffix.lower() in PACKED_ENDINGS:
+        raise DataError(f"{path} is a pipe, from which Parquet and packed files can't be read; save what comes from "
+                        "it in a file, or unpack it on the way, e.g. with zcat.")
+    return KINDS.get(ending)
+
+
+def stream_table(path: Path, choices: InputChoices) -> tuple[Table, LineStream]:
+    """The table that comes from a pipe or from standard input, one text a line unless its kind is told."""
+    kind = choices.kind or stream_kind(path) or "text"
+    try:
+        stream = open_stream(path)
+    except OSError as error:
+        raise DataError(explain_os_error(error, "read", path)) from error
+    return text_table(stream, kind, choices.encoding), stream
 
 
 def table_ending(path: Path) -> str:
@@ -136,10 +186,10 @@ def _next_fields(reader: Iterator[list[str]]) -> list[str] | None:
             csv.field_size_limit(before)
 
 
-def _csv_rows(path: Path, ending: str) -> Iterator[tuple[int, list[str]]]:
-    lines = read_lines(path)
+def _csv_rows(path: Path | LineStream, kind: TableKind, encoding: str) -> Iterator[tuple[int, list[str]]]:
+    lines = read_lines(path, encoding)
     first = next(lines)
-    delimiter = "\t" if ending == ".tsv" else max(",;\t", key=first.count)  # spreadsheets of some countries write ;
+    delimiter = "\t" if kind == "tsv" else max(",;\t", key=first.count)  # spreadsheets of some countries write ;
     # strict: a quote that is never closed would otherwise swallow the rest of the file without a word
     reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
     while True:
@@ -164,8 +214,8 @@ def _csv_remedy(error: str) -> str:
     return f"{error}. Put the whole field in quotes and double the quotes within it."
 
 
-def _csv_records(path: Path, ending: str) -> Iterator[Record]:
-    rows = _csv_rows(path, ending)
+def _csv_records(path: Path | LineStream, kind: TableKind, encoding: str) -> Iterator[Record]:
+    rows = _csv_rows(path, kind, encoding)
     number, header = next(rows, (0, []))
     if not header:
         raise DataError(f"{path} is empty, expected a header line such as text,label and rows.")
@@ -189,14 +239,14 @@ def _check_names(names: Sequence[str], at: str) -> None:
         raise DataError(f"{at}: column name '{twice[0]}' occurs more than once. Rename or remove one of the columns.")
 
 
-def _text_records(path: Path) -> Iterator[Record]:
-    for number, line in enumerate(read_lines(path), start=1):
+def _text_records(path: Path | LineStream, encoding: str) -> Iterator[Record]:
+    for number, line in enumerate(read_lines(path, encoding), start=1):
         yield Record(number, {"text": line.rstrip("\r\n")})
 
 
-def _json_records(path: Path) -> Iterator[Record]:
+def _json_records(path: Path | LineStream, encoding: str) -> Iterator[Record]:
     number, rows = 0, 0
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(read_lines(path, encoding), start=1):
         if line.strip():
             rows += 1
             yield Record(number, _json_object(line, f"{path}, line {number}"))
@@ -221,12 +271,19 @@ def _parquet_table(path: Path) -> Table:
     try:
         file = parquet.ParquetFile(path)
     except (ArrowException, OSError) as error:
+        refuse_what_the_system_refused(error, path)
         raise DataError(f"{path}: not a complete Parquet file ({error}). Write or copy it again.") from error
     schema = file.schema_arrow
     _check_names(schema.names, str(path))
     if file.metadata.num_rows == 0:
         raise DataError(f"{path} has columns ({', '.join(schema.names)}) but no rows. Add rows.")
     return Table(str(path), "row", _parquet_records(path, file), _schema_classes(schema))
+
+
+def refuse_what_the_system_refused(error: Exception, path: Path) -> None:
+    """A file that may not be read is not a damaged one."""
+    if system_number(error) is not None:
+        raise DataError(explain_os_error(error, "read", path)) from error
 
 
 def _parquet_records(path: Path, file: "pyarrow.parquet.ParquetFile") -> Iterator[Record]:
@@ -241,6 +298,7 @@ def _parquet_records(path: Path, file: "pyarrow.parquet.ParquetFile") -> Iterato
                 number += 1
                 yield Record(number, dict(zip(names, values, strict=True)))
     except (ArrowException, OSError) as error:
+        refuse_what_the_system_refused(error, path)
         raise DataError(f"{path}: can't be read beyond row {number} ({error}). Write or copy it again.") from error
 
 

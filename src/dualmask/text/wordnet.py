@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from dualmask.errors import OptionError, ResourceError, did_you_mean
+from dualmask.system_errors import told_reason
 
 Part = Literal["n", "v", "a", "r"]
 
@@ -30,9 +31,9 @@ class WordNet:
         try:
             self._tables = {part: _Table(folder, part) for part in get_args(Part)}
         except (OSError, ValueError) as error:
-            raise ResourceError(f"{folder} holds no WordNet database that can be read ({error}); expected index.*, "
-                                "data.* and *.exc for noun, verb, adj and adv. Run 'dualmask resources fetch wordnet'."
-                                ) from error
+            raise ResourceError(f"{folder} holds no WordNet database that can be read ({told_reason(error)}); expected "
+                                "index.*, data.* and *.exc for noun, verb, adj and adv. Run 'dualmask resources fetch "
+                                "wordnet'.") from error
         self._known: dict[tuple[str, Part], tuple[str, ...]] = {}
 
     def synonyms(self, word: str) -> list[str]:

@@ -22,6 +22,7 @@ from dualmask.evaluation.records import (
     read_cells,
 )
 from dualmask.results import FORMAT, AttackResult, read_results
+from dualmask.system_errors import explain_os_error
 from dualmask.text.encoding import length_batches
 from dualmask.text.examples import Text
 from dualmask.text.words import Words
@@ -98,7 +99,7 @@ def read_alone(path: Path) -> CellRecords:
         if not header or "cell" in header:
             return read_cell(path)
     except OSError as error:
-        raise DataError(f"{path} can't be read ({error.strerror or error}); copy it again.") from error
+        raise DataError(explain_os_error(error, "read", path)) from error
     check_classes(path, len(cast("list[str]", header.get("labels", []))), results)
     name = str(header.get("attack", "attack"))
     return CellRecords(Cell("records", "encoder", "defence", name, "adaptive", 0), header, results, path)
