@@ -547,7 +547,7 @@ def test_a_model_is_never_overwritten_unasked(saved: Path, tiny: Callable[[str],
 
 
 LAYERS = [
-    ("errors", "seeds", "deadline", "output_lock", "checksums"), ("options", "cards", "word_sources"),
+    ("errors", "seeds", "deadline", "output_lock", "checksums"), ("options", "cards", "word_sources", "threats"),
     ("resources", "packages", "package_cache", "repositories", "published_data", "hub"), ("text",),
     ("results", "record_rules"), ("models",), ("masking",), ("defences",), ("views",), ("classifier",),
     ("attacks",),

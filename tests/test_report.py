@@ -28,11 +28,11 @@ from dualmask.errors import DataError
 from dualmask.evaluation.metrics import Robustness, worst_case
 from dualmask.evaluation.records import FITTED, Cell, CellRecords, Loaded, Mode, Scores, read_cells
 from dualmask.evaluation.statistics import bootstrap, mcnemar, sign_flips, wilson
-from dualmask.quickstart import lines
 from dualmask.reporting.attack_doubts import OLDER
 from dualmask.reporting.comparison import compare
 from dualmask.reporting.doubts import UNEVEN, UNRANKED
 from dualmask.reporting.entries import HEADLESS, WORST, Entry, entries
+from dualmask.reporting.headline import headline_sentences
 from dualmask.reporting.measured import restoring_table, short_table
 from dualmask.reporting.page import html
 from dualmask.reporting.report import CLEAN, Report, Table, build_report
@@ -232,8 +232,8 @@ def test_the_worst_case_tells_what_it_stands_on() -> None:
     assert re.search(r"\| 100\.0 \[72\.2, 100\.0\] \(10 x 1\) \|$", text, re.M)
     assert re.search(r"\| worst case +\| 100\.0 .*\| 10 x 1, without seeds 1 ", text)
     assert r"100.0 {\scriptsize(10 $\times$ 1)} \\" in latex(found)
-    assert list(lines(table(found))) == ["plain: 100% of 10 texts right before, 100% if any of 2 attacks may succeed "
-                                         "(95 % interval 72% to 100%)."]
+    assert headline_sentences(found)[-1] == ("Worst case, if the attacker may take whichever of these 2 attacks works: "
+                                             "10 of 10 texts still right.")
     terminal = StringIO()
     Console(file=terminal, width=150).print(*figure_tables(found))
     assert "100.0 (10 x 1)" in terminal.getvalue() and "(texts x seeds) of a figure" in terminal.getvalue()

@@ -208,6 +208,8 @@ def method_card(kind: type["Method"]) -> Group:
         head.add_row(heading, Text(text))
     if kind.paper and kind.paper.link:
         head.add_row("Link", Text(kind.paper.link))
+    if threat := getattr(kind, "threat", None):
+        head.add_row("Threat", Text(f"{threat.name}. {threat.help}"))
     if knows := getattr(kind, "against", ()):
         head.add_row("Knows", Text(f"the defence {' or '.join(knows)}: other victims are refused; mode defence-aware"))
     return Group(Text(f"{card.name}: {card.summary}\n", "bold"), head, *_options(kind))

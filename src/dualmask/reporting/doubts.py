@@ -286,13 +286,14 @@ def under_reported(entries: Entries, reported: ReportedTable) -> Iterator[Findin
     for group in classifiers(entries):
         one = max(group, key=lambda one: one.clean.texts if one.clean and one.key.mode != "transfer-successful" else 0)
         beside = reported.clean(one.key.data, one.method)
-        if beside is None or one.clean is None or one.key.mode == "transfer-successful":
+        clean = one.tested or one.clean
+        if beside is None or clean is None or one.key.mode == "transfer-successful":
             continue
-        if 100 * one.clean.mean < beside - 2 and 100 * one.clean.interval.high < beside:
+        if 100 * clean.mean < beside - 2 and 100 * clean.interval.high < beside:
             other = " (other texts of the same kind)" if one.key.data in reported.similar else ""
             yield Finding("clean accuracy under the reported", "caution",
                           f"{one.key.defence} ({one.key.data}, {one.key.encoder}): clean accuracy is "
-                          f"{points(one.clean.mean)}, reported{other} {beside:.1f}. A weaker encoder or too little "
+                          f"{points(clean.mean)}, reported{other} {beside:.1f}. A weaker encoder or too little "
                           "training; its robustness is not comparable with the reported.",
                           tuple(entry.key for entry in group))
 

@@ -15,6 +15,8 @@ ASKING = ("adaptive", "defence-aware")  # modes in which an attack asks the clas
 HARDLY = 2  # queries: the clean text, and one more
 WIDE = 0.05  # half an interval that says little
 
+OF_SIZE = ("few texts", "one training seed")  # doubts that more of the same would end; told in one line
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -45,6 +47,11 @@ def percent(part: int, whole: int) -> str:
 
 def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def size_line(found: Sequence[Finding]) -> str:
+    """What the doubts about size are told by where they are folded."""
+    return f"{counted(len(found), 'doubt')} about size: {', '.join(dict.fromkeys(one.name for one in found))}"
 
 
 def setting(run: Run, name: str) -> object:
