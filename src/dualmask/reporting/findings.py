@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dualmask.evaluation.records import SCORE_WORDS
-from dualmask.reporting.entries import PLAIN, Entry, Key, Run, options_of
+from dualmask.reporting.entries import Entry, Key, Run, options_of
 from dualmask.results import FAULTS, HELD, AttackResult
 
 Severity = Literal["serious", "caution", "note"]
@@ -227,23 +227,6 @@ def window(given: Mapping[str, object]) -> int | None:
     return size if given.get("similarity") is not None and given.get("skip_short") and isinstance(size, int) else None
 
 
-def defence_off(entry: Entry) -> Iterator[Finding]:
-    """Clean accuracy with the defence on that equals the one with it off, to the decimal."""
-    acts = any(one.hidden for one in entry.results) or any(
-        setting(run, "noise") in ("fresh", "text") or setting(run, "passes") not in (None, "1") for run in entry.runs)
-    if not acts or entry.method == PLAIN or entry.clean is None or entry.undefended is None:
-        return
-    if points(entry.clean.mean) == points(entry.undefended.mean):
-        asked = [one for one in entry.results if one.undefended is not None and one.clean is not None]
-        other = sum(one.undefended != one.clean for one in asked)
-        enough = len(asked) >= 20  # fewer may all keep their labels
-        yield Finding("clean accuracy unchanged", "serious" if enough and not other else "note",
-                      f"{named(entry.key)}: clean accuracy is {points(entry.clean.mean)} with the defence on and off; "
-                      f"it changed the label of {other} of {len(asked)} clean texts. "
-                      + ("Was it switched on?" if enough and not other else "The two may agree by chance."),
-                      (entry.key,))
-
-
 def faults(entry: Entry) -> Iterator[Finding]:
     if entry.faults:
         broken = [one for one in entry.results if one.outcome in FAULTS]
@@ -254,4 +237,4 @@ def faults(entry: Entry) -> Iterator[Finding]:
 
 
 CHECKS: Sequence[Check] = (
-    contradictions, one_answer, idle, stopped, given_up, no_slope, noise, invalid, short_texts, defence_off, faults)
+    contradictions, one_answer, idle, stopped, given_up, no_slope, noise, invalid, short_texts, faults)
