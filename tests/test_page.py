@@ -24,6 +24,7 @@ from dualmask.evaluation.records import Cell, CellRecords, Loaded
 from dualmask.reporting.axes import LEFT, RIGHT, WIDTH, Scale, place
 from dualmask.reporting.charts import scatter_chart, survival_chart
 from dualmask.reporting.curves import Fate, Point, Series, doubling_limits, even_limits, survival, sweeps
+from dualmask.reporting.deeds import deed_sentence
 from dualmask.reporting.entries import entries, share
 from dualmask.reporting.findings import OF_SIZE
 from dualmask.reporting.page import html
@@ -31,7 +32,8 @@ from dualmask.reporting.page_plots import before_and_after, pooled
 from dualmask.reporting.page_tables import worst_first
 from dualmask.reporting.report import PLAIN, WORST, Report, build_report
 from dualmask.reporting.specimens import LONGEST, hidden_note, marked_pair, specimens
-from dualmask.results import AttackResult, Outcome
+from dualmask.results import AttackResult, Outcome, Spans
+from dualmask.text.columns import Text
 from dualmask.text.differences import differences, joined
 
 VOID = {"meta", "br", "link", "img", "hr", "input"}
@@ -211,7 +213,7 @@ def test_the_headline_says_what_was_found_and_on_how_much() -> None:
     report = built(cells(texts=60, seeds=2))
     line = next(one for one in report.tables[0].lines if one.defence == "ddm-more")
     assert line.clean and line.worst and line.worst.robust
-    assert f"ddm-more: {100 * line.clean.mean:.0f}\u00a0% right on clean texts" in words
+    assert f"ddm-more: {100 * line.clean.mean:.0f}\u00a0% right before the attack" in words
     assert f"{100 * line.worst.robust.mean:.0f}\u00a0%" in words and "the worst of 2 adaptive attacks" in words
     assert "on 60 texts, 2 seeds" in words and "95 % interval" in words
 
@@ -476,6 +478,29 @@ def test_what_the_defence_read_instead_stands_behind_the_word() -> None:
     assert [mark.text for mark in after.all("ins")] == ["<great>", "film"]
     assert [mark.text for mark in after.all("del")] == ["z"]
     assert hidden_note(one) == "; hidden places: 0 before, 1 after; read otherwise: 0 before, 2 after"
+
+
+@pytest.mark.parametrize(("before", "after", "hidden", "told"), [
+    ("the worst film, lifeless", "the wrost film, lifelss", ((4, 9, 0, "worst"), (16, 19, 0), (19, 23, 0)),
+     "The defence read 'wrost' as 'worst' and hid 'lifelss'; 1 of 2 changes undone."),
+    ("a great film", "a great fi lm", ((8, 13, 0, "Film"),),
+     "The defence read 'fi lm' as 'Film'; 1 of 1 change undone."),
+    ("a great film", "a grand movie", ((2, 7, 0, "large"),),
+     "The defence read 'grand' as 'large'; 0 of 2 changes undone."),
+    ("a great film", "a grand movie", ((0, 1, 0),), "The defence left all 2 changes as written."),
+    ("a great film", "a grand film", (), "The defence left the one change as written."),
+    (("one text", "is good"), ("one text", "is gud"), ((3, 6, 0, "good"), (3, 6, 1, "good")),
+     "The defence read 'gud' as 'good'; 1 of 1 change undone."),
+    ("a great film", "a grand film", None, ""), ("a great film", None, (), ""), ("a film", "a film", (), ""),
+])
+def test_examples_begin_with_what_the_defence_did(
+    before: Text, after: Text | None, hidden: Spans | None, told: str,
+) -> None:
+    one = result(0, "failed", text=before, adversarial=after, hidden=(), hidden_after=hidden)
+    assert deed_sentence(one) == told
+    if after is not None:
+        side, = sound(html(built([cell("ddm", "textfooler", [one])]))).all("section", "side")
+        assert side.text.index(told) < side.text.index("original") and side.text.count("The defence") == bool(told)
 
 
 def test_pairs_are_shown_part_by_part() -> None:

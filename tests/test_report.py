@@ -258,7 +258,7 @@ def test_an_unfinished_attack_leads_no_summary() -> None:
     first = table(found)
     assert first.lines[0].worst and [key.attack for key in first.lines[0].worst.keys] == ["deepwordbug", "textfooler"]
     assert first.leading == WORST and "unfinished" in {one.name for one in found.doubts}
-    assert re.search(r"</b>: 80.{0,6}% right on clean texts", html(found))
+    assert re.search(r"</b>: 80.{0,6}% right before the attack", html(found))
     alone = table(report(begun, cell("++++++-s-s")))
     assert alone.leading == "textfooler" and table(report(begun)).lines[0].both("pwws") is None
 

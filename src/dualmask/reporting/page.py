@@ -170,7 +170,7 @@ def told(table: Table, rows: Sequence[Row]) -> str:
         if words:
             text = f"{percent(clean.mean)} and <b>{percent(robust.mean)}</b> ({interval(robust)})"
         else:
-            text = (f"{percent(clean.mean)} right on clean texts, <b>{percent(robust.mean)}</b> (95 % interval "
+            text = (f"{percent(clean.mean)} right before the attack, <b>{percent(robust.mean)}</b> (95 % interval "
                     f"{interval(robust)}) under {shown(attack_words(table, line))}")
         words.append(f"<b>{shown(line.defence)}</b>: {text}" + ("" if same else f", {basis}"))
     return "; ".join([*words, *bases[:same]])
