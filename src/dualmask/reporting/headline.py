@@ -46,16 +46,18 @@ class Headline:
     worst: Gain | None
     better: Mapping[str, tuple[Gain, ...]]  # other rows that keep more beyond chance, and against what
     left_out: Mapping[str, str]  # rows that serious doubts are about, with these
+    uneven: tuple[str, ...]  # doubts that keep the named row from being compared with others as it stands
 
 
 def headlines(report: Report) -> list[Headline]:
     """For each table of adaptive attacks, or for the first there is; none where no row may be named."""
     chosen = [table for table in report.tables if table.mode == "adaptive" and table.scores == "raw"]
-    found = (headline_of(table, report.doubted(table)) for table in chosen or report.tables[:1])
+    found = (headline_of(report, table) for table in chosen or report.tables[:1])
     return [one for one in found if one]
 
 
-def headline_of(table: Table, doubted: Mapping[str, str]) -> Headline | None:
+def headline_of(report: Report, table: Table) -> Headline | None:
+    doubted = report.doubted(table)
     rows = [line for line in table.lines if line.defence not in doubted and finished(line)]
     beside = next((line for line in table.lines if line.defence == table.plain and finished(line)), None)
     others = [line for line in rows if line is not beside]
@@ -66,7 +68,8 @@ def headline_of(table: Table, doubted: Mapping[str, str]) -> Headline | None:
     gains = tuple(sorted((gain_of(table, line, attack) for attack in finished(line)), key=by_threat))
     worst = gain_of(table, line, WORST) if line.worst and line.worst.robust else None
     better = {other.defence: found for other in others if other is not line and (found := better_than(line, other))}
-    return Headline(table, line, beside if beside is not line else None, gains, worst, better, doubted)
+    return Headline(table, line, beside if beside is not line else None, gains, worst, better, doubted,
+                    tuple(report.uneven([line])))
 
 
 def finished(line: Line) -> list[str]:
@@ -125,7 +128,7 @@ def headline_sentences(report: Report) -> list[str]:
     told = []
     for one in found:
         where = f"{one.table.data}, {one.table.encoder}: " if several else ""
-        first, *rest = [*gain_sentences(one), *clean_sentence(one), *worst_sentence(one), *doubt_sentence(one)]
+        first, *rest = [*gain_sentences(one), *clean_sentence(one), *worst_sentence(one), *doubt_sentences(one)]
         told += [where + first, *rest]
     return told
 
@@ -193,7 +196,9 @@ def worst_sentence(found: Headline) -> Iterator[str]:
                f"{span(found.worst)} of {counted(found.worst.texts, 'text')} still right{chance}.")
 
 
-def doubt_sentence(found: Headline) -> Iterator[str]:
+def doubt_sentences(found: Headline) -> Iterator[str]:
+    if found.uneven:
+        yield f"What {found.line.defence} keeps does not compare with all rows as it stands: {', '.join(found.uneven)}."
     if found.left_out:
         told = ", ".join(f"{row} ({why})" for row, why in found.left_out.items())
         yield f"Not named above, because of serious doubts: {told}."
