@@ -553,8 +553,8 @@ LAYERS = [
     ("attacks",),
     ("storage", "checkpoints", "training_log", "optimisation", "selection", "training_outcome", "training"),
     ("evaluation",), ("theory",), ("reporting",),
-    ("integration", "prediction", "answers", "display", "attack_display", "bench_display", "training_display",
-     "quickstart"),
+    ("integration", "prediction", "answers", "display", "fitted_tables", "attack_display", "bench_display",
+     "training_display", "quickstart"),
     ("__main__", "cli", "cli_attack", "cli_bench", "cli_certify", "cli_predict", "cli_resources", "cli_theory"),
 ]  # fmt: skip
 LEVEL = {part: level for level, layer in enumerate(LAYERS) for part in layer}

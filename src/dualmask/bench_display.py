@@ -20,6 +20,7 @@ from dualmask.evaluation.pace import CellLeft, Pace, TimeLeft, known_pace
 from dualmask.evaluation.plan import Job, Plan, Task
 from dualmask.evaluation.records import FAILURES, Cell
 from dualmask.evaluation.standing import MODELS, Standing, untrained
+from dualmask.fitted_tables import FittedTable
 from dualmask.reporting.findings import counted
 from dualmask.reporting.report import Report
 from dualmask.reporting.report_tables import NOTHING, headline
@@ -244,7 +245,7 @@ def show_plan(console: Console, plan: Plan, standings: dict[Cell, Standing], *, 
     console.print(Text(f"{plan.name}: {counts(states)}, {len(missing):,} classifiers to train; {told(left)}"))
 
 
-def figure_tables(report: Report) -> Iterator[Table]:
+def figure_tables(report: Report) -> Iterator[FittedTable]:
     """For each mode the accuracies before and under each attack."""
     head, *rows = headline(report)
     before = head.index("defence")
@@ -255,14 +256,9 @@ def figure_tables(report: Report) -> Iterator[Table]:
         basis = ""
         if len({row[-1] for row in lines}) == 1:  # told once, above
             basis = f"; texts x seeds: {lines[0][used.pop()]}"
-        table = Table(title=f"accuracy in %, {' '.join(about)}{basis}", title_justify="left", caption_justify="left",
-                      box=None, padding=(0, 2, 0, 0), header_style="bold underline",
-                      caption="(texts x seeds) of a figure that has its own" if own else None)
-        for place in used:
-            table.add_column(head[place], overflow="fold")
-        for row in lines:
-            table.add_row(*(row[place] for place in used))
-        yield table
+        yield FittedTable(head=[head[place] for place in used], rows=[[row[place] for place in used] for row in lines],
+                          title=f"accuracy in %, {' '.join(about)}{basis}",
+                          caption="(texts x seeds) of a figure that has its own" if own else "")
 
 
 def show_failures(console: Console, outcome: Outcome) -> None:

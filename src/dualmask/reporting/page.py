@@ -46,7 +46,7 @@ $style</style>
 <main>
 <header>
 <h1>$title</h1>
-$helps$headline<nav aria-label="Sections"><ul>$links</ul></nav>
+$headline<nav aria-label="Sections"><ul>$links</ul></nav>
 </header>
 $body</main>
 <footer>$foot Every figure is computed from the records.</footer>
@@ -75,8 +75,8 @@ def html(report: Report) -> str:
     cells = sum(len(one.runs) for one in report.entries)
     style = stylesheet("theme", "plots", "report")
     return explained_page(PAGE.substitute(
-        policy=POLICY, title=shown(report.title), style=style, helps=threats(report, tints),
-        headline=headline(report, tints), links=links, body=body,
+        policy=POLICY, title=shown(report.title), style=style, links=links, body=body,
+        headline=threats(report, tints) + headline(report, tints),
         foot=f"{counted(report.records, 'record')}, {counted(cells, 'cell')}; written by dualmask {__version__}."))
 
 
