@@ -47,7 +47,8 @@ def pieces(shown: str) -> set[str]:
 def test_no_word_is_lost_or_broken_where_the_screen_can_hold_it(
     rows: list[list[str]], figures: bool, keys: int,
 ) -> None:
-    shown = printed(FittedTable(head=("one", "two", "three"), rows=rows, figures=figures, keys=keys), width=90)
+    table = FittedTable(head=("one", "two", "three"), rows=rows, figures=figures, right=figures, keys=keys)
+    shown = printed(table, width=90)
     assert {word for row in rows for text in row for word in text.split()} <= pieces(shown)
 
 
@@ -59,6 +60,9 @@ def test_a_table_that_fits_has_a_line_for_each_row_and_another_is_stacked() -> N
     narrow = printed(table, width=50).splitlines()
     assert [line.rstrip() for line in narrow] == [
         "t", "ddm", "  figure  68.0 [58.3, 76.3]", f"  note    {'x' * 40}", "plain", "  note    y", "c"]
+    figures = FittedTable(head=("row", "some long name"), rows=[["ddm", "68.0 (500 x 1)"]], figures=True)
+    assert [line.split() for line in printed(figures, width=15).splitlines()] == [
+        ["some", "long"], ["row", "name"], ["ddm", "68.0"], ["(500", "x", "1)"]]
     assert "x" * 10 in printed(table, width=20)  # a word that no line can hold is folded, not cut
     assert printed(table, width=20).count("x") == 40
 

@@ -258,7 +258,7 @@ def figure_tables(report: Report) -> Iterator[FittedTable]:
             basis = f"; texts x seeds: {lines[0][used.pop()]}"
         yield FittedTable(head=[head[place] for place in used], rows=[[row[place] for place in used] for row in lines],
                           title=f"accuracy in %, {' '.join(about)}{basis}",
-                          caption="(texts x seeds) of a figure that has its own" if own else "")
+                          figures=True, caption="(texts x seeds) of a figure that has its own" if own else "")
 
 
 def show_failures(console: Console, outcome: Outcome) -> None:

@@ -136,7 +136,8 @@ def show_table(console: "Console", lines: "Lines") -> None:
     from dualmask.fitted_tables import FittedTable
 
     console.print()
-    console.print(FittedTable(head=lines.head, rows=lines.rows, title=Text(lines.title, "bold"), figures=True))
+    console.print(FittedTable(head=lines.head, rows=lines.rows, title=Text(lines.title, "bold"), figures=True,
+                              right=True))
 
 
 def write(quantities: "Quantities", summary: "Summary", out: Path) -> None:

@@ -3,7 +3,7 @@
 below row, each cell on a line of its own."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len
@@ -27,7 +27,8 @@ class FittedTable:
     title: str | Text = ""
     caption: str = ""
     keys: int = 1  # cells that stand in the first line of a row that is stacked
-    figures: bool = False  # all columns but the first hold figures, which are not broken; only their names are
+    figures: bool = False  # columns hold figures, which are broken before brackets at most
+    right: bool = False  # these end at one place
     spaced: bool = False  # an empty line follows each row
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -46,9 +47,10 @@ class FittedTable:
                       pad_edge=False)
         for number, (name, width) in enumerate(zip(self.head, widths, strict=True)):
             table.add_column(Text(name), width=width, overflow="fold",
-                             justify="right" if self.figures and number else "left", vertical="top")
+                             justify="right" if self.right and number else "left", vertical="top")
         for row in self.rows:
-            table.add_row(*map(as_text, row))
+            table.add_row(*(broken(as_text(cell), width) if self.figures else as_text(cell)
+                            for cell, width in zip(row, widths, strict=False)))
         return table
 
     def stacked(self) -> RenderResult:
@@ -67,31 +69,40 @@ class FittedTable:
 
     @property
     def gap(self) -> int:
-        return 1 if self.figures else GAP
+        return 1 if self.right else GAP
 
     def widths(self, most: int) -> list[int]:
         """Of the columns, so that no word is broken; empty where rows are to be stacked."""
-        columns = [[as_text(row[place]) for row in self.rows if place < len(row)] for place in range(len(self.head))]
-        wanted, least = [], []
-        for name, cells in zip(map(Text, self.head), columns, strict=True):
-            body = max(map(longest_line, cells), default=1)
-            wanted.append(max(body, longest_line(name)))
-            least.append(max(longest_word([name]), body) if self.figures else
-                         max(longest_word([name, *cells]), min(wanted[-1], ROOMY)))
+        columns = [(Text(name), [as_text(row[place]) for row in self.rows if place < len(row)])
+                   for place, name in enumerate(self.head)]
+        wanted = [longest_line(name, *cells) for name, cells in columns]
         room = most - self.gap * (len(columns) - 1)
-        if sum(least) > room:
-            return []
-        while (spare := room - sum(least)) > 0 and least != wanted:
+        least = next((one for one in self.least_widths(columns, wanted) if sum(one) <= room), [])
+        while least and (spare := room - sum(least)) > 0 and least != wanted:
             short = max(range(len(least)), key=lambda place: wanted[place] - least[place])
             least[short] += min(spare, max(1, (wanted[short] - least[short]) // 2))
         return least
 
+    def least_widths(self, columns: Sequence[tuple[Text, list[Text]]], wanted: Sequence[int]) -> Iterator[list[int]]:
+        """The ways to write the columns, the most readable first."""
+        if self.figures:
+            yield [max(longest_word(name), longest_line(*cells)) for name, cells in columns]
+            yield [max(longest_word(name), longest_line(*(broken(one, 0) for one in cells))) for name, cells in columns]
+        else:
+            yield [max(longest_word(name, *cells), min(want, ROOMY))
+                   for (name, cells), want in zip(columns, wanted, strict=True)]
 
-def longest_line(text: Text) -> int:
-    return max(line.cell_len for line in text.split("\n", allow_blank=True))
+
+def broken(figure: Text, width: int) -> Text:
+    """What stands in brackets behind a figure goes below it, where there is no room beside it."""
+    return figure if figure.cell_len <= width else Text(figure.plain.replace(" (", "\n("), figure.style)
 
 
-def longest_word(texts: Sequence[Text]) -> int:
+def longest_line(*texts: Text) -> int:
+    return max((line.cell_len for text in texts for line in text.split("\n", allow_blank=True)), default=1)
+
+
+def longest_word(*texts: Text) -> int:
     return max((cell_len(word) for text in texts for word in text.plain.split()), default=1)
 
 
