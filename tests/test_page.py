@@ -499,7 +499,10 @@ def test_examples_begin_with_what_the_defence_did(
     one = result(0, "failed", text=before, adversarial=after, hidden=(), hidden_after=hidden)
     assert deed_sentence(one) == told
     if after is not None:
-        side, = sound(html(built([cell("ddm", "textfooler", [one])]))).all("section", "side")
+        sides = [sound(html(built([cell(name, "textfooler", [one])]))).all("section", "side")[0] for name in (
+            "ddm", PLAIN)]
+        side, bare = sides
+        assert not bare.all("p", "deed")
         assert side.text.index(told) < side.text.index("original") and side.text.count("The defence") == bool(told)
 
 
