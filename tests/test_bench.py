@@ -753,7 +753,8 @@ def test_bench_on_the_command_line(toy: Path, shell: Callable[..., subprocess.Co
     change(toy / "grid.toml", attacks=BROKEN)
     found = shell("bench", "grid.toml")
     assert found.returncode == 1, found.stderr
-    assert "accuracy in %, adaptive" in found.stdout and re.search(r"ddm +. \d+\.\d +. \d+\.\d", found.stdout)
+    assert "accuracy in %, adaptive" in found.stdout and re.search(
+        r"ddm +\d+\.\d \(24 x 1\) +\d+\.\d +\d+\.\d", found.stdout)
     assert "failed: toy.tiny.plain.broken.adaptive.0" in found.stdout and "4 cells failed" in found.stdout
     assert "once what is told above is mended" in found.stdout
     assert found.stdout.splitlines()[-1] == "next: dualmask report results/toy"
