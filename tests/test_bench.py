@@ -33,10 +33,11 @@ from dualmask.evaluation.filling import Outcome, Watch
 from dualmask.evaluation.grid import DataEntry, read_grid
 from dualmask.evaluation.known import without_known
 from dualmask.evaluation.material import Material, load_data
+from dualmask.evaluation.pace import CellLeft, Pace, TimeLeft, answer_costs
 from dualmask.evaluation.packing import pack
 from dualmask.evaluation.plan import Job, Task, make_plan
 from dualmask.evaluation.records import Cell, read_cells
-from dualmask.evaluation.standing import Pace, Standing, TimeLeft, settings_of, survey
+from dualmask.evaluation.standing import Standing, settings_of, survey
 from dualmask.output_lock import output_lock
 from dualmask.results import AttackResult
 
@@ -639,17 +640,74 @@ def test_time_left_is_what_was_measured_and_no_more(toy: Path) -> None:
     grid = read_grid(change(toy / "grid.toml", seeds="[0, 1]"))
     plan = make_plan(grid)
     pace, (plain, ddm) = Pace(), plan.jobs[2:]
-    cells = [(task.cell, 10) for task in plain.tasks]
-    assert pace.left(cells, [plain, ddm]) == TimeLeft(0.0, 4)
-    pace.learn(plan.jobs[0].tasks[0].cell, 5, 2.5)  # the same attack and mode, another seed
+    cells = [CellLeft(task.cell, 10) for task in plain.tasks]
+    assert pace.left(cells, [plain, ddm]) == TimeLeft(0.0, cells=2, trainings=2)
+    pace.learn_cell(plan.jobs[0].tasks[0].cell, 5, 2.5)  # the same attack and mode, another seed
     pace.learn_training(plan.jobs[1], 30.0)
-    assert pace.left(cells, [plain, ddm]) == TimeLeft(65.0, 1)
-    assert told(TimeLeft(65.0, 1)) == "about 65 s left, not counting 1 steps of kinds that were not measured yet"
+    assert pace.left(cells, [plain, ddm]) == TimeLeft(35.0, cells=1, trainings=1)  # plain is trained otherwise than ddm
+    assert pace.left(cells, [plain, ddm], at_once=2).seconds == 17.5
+    assert told(TimeLeft(65.0, 1, 2)) == "at least 65 s left, with no estimate yet for 1 cell and 2 trainings"
     assert told(TimeLeft(600.0)) == "about 10 min left" and told(TimeLeft(9000.0)) == "about 2.5 h left"
-    assert "not known" in told(TimeLeft(0.0, 3)) and told(TimeLeft(0.0)) == "nothing left"
+    assert told(TimeLeft(0.0, 3)) == "no estimate yet" and told(TimeLeft(0.0)) == "nothing left"
     found = survey(plan, toy / "out")
     assert [one.finished for one in found.values()] == [True] * 4 + [False] * 4
     assert found[plan.tasks[4].cell] == Standing()
+
+
+def test_time_left_goes_by_what_an_answer_costs() -> None:
+    plain, votes = (Cell("toy", "tiny", name, "pwws", "adaptive", 0) for name in ("plain", "ranmask"))
+    pace = Pace({plain: 1.0, votes: 10.0, replace(votes, seed=3): 10.0})
+    pace.learn_cell(plain, 10, 5.0)
+    assert pace.seconds_a_text(votes) == 5.0 and pace.seconds_a_text(plain) == 0.5
+    pace.learn_cell(votes, 10, 30.0)  # most of its votes were decided early
+    assert pace.seconds_a_text(replace(votes, seed=3)) == 3.0 and pace.seconds_a_text(plain) == 0.5
+    assert pace.seconds_a_text(replace(votes, attack="textfooler")) is None
+    shown = [Cell("toy", "tiny", "plain", attack, "transfer", 0) for attack in ("pwws", "textfooler")]
+    pace.learn_cell(shown[0], 100, 1.0)
+    assert pace.seconds_a_text(shown[1]) == 0.01  # showing costs the same, whoever has made the texts
+
+
+def test_a_cell_that_is_under_way_is_judged_by_itself_once_half_of_it_is_done() -> None:
+    cell = Cell("toy", "tiny", "plain", "pwws", "adaptive", 0)
+    pace = Pace()
+    assert pace.seconds_left(CellLeft(cell, 9, done=1, elapsed=1.0)) is None  # easy texts end first
+    assert pace.seconds_left(CellLeft(cell, 5, done=5, elapsed=20.0)) == 20.0
+    pace.learn_cell(replace(cell, seed=1), 10, 100.0)
+    assert pace.seconds_left(CellLeft(cell, 9, done=1, elapsed=1.0)) == 99.0
+    assert pace.seconds_left(CellLeft(cell, 8, done=2, elapsed=150.0)) == 600.0  # it takes longer than that one
+    assert pace.seconds_left(CellLeft(cell, None)) is None and pace.seconds_left(CellLeft(cell, 3)) == 30.0
+
+
+def test_what_an_answer_costs_is_views_and_the_draws_that_a_search_averages_over(toy: Path) -> None:
+    defences = '["plain", {name = "votes", defence = "ranmask", options = {votes = 7}, eot = 3}]'
+    plan = make_plan(read_grid(change(toy / "grid.toml", defences=defences)))
+    found = {(cell.defence, cell.mode): cost for cell, cost in answer_costs(plan).items()}
+    assert found["plain", "adaptive"] == found["plain", "transfer"] == 1.0
+    assert (found["votes", "adaptive"], found["votes", "transfer"]) == (21.0, 7.0)
+
+
+def test_the_board_estimates_by_its_clock_and_counts_its_steps(toy: Path) -> None:
+    now, shown = [0.0], StringIO()
+    plan = make_plan(read_grid(change(toy / "grid.toml", seeds="[1, 2]", modes='["adaptive"]')))
+    board = Board(Console(file=shown), clock=lambda: now[0])
+    board.start(plan, survey(plan, toy / "new"), toy / "new")
+    assert "no estimate yet" in shown.getvalue()
+    one, two = plan.jobs[:2]
+    for job, learning, attacking in ((one, 20.0, 12.0), (two, 40.0, 24.0)):
+        board.training(job)
+        now[0] += learning
+        board.trained(job, 999.0)  # what the folder says; the clock knows better
+        task, = job.tasks
+        board.begin(task, 12)
+        now[0] += attacking
+        board.done(task, Standing(texts=12, wanted=12, right=12, seconds=0.1))
+    lines_shown = shown.getvalue().splitlines()
+    assert [line for line in lines_shown if line.startswith(("training", "cell"))] == [
+        f"training 1 of 4: {one.name}", "cell 1 of 4: toy.tiny.plain.deepwordbug.adaptive.1",
+        f"training 2 of 4: {two.name}", "cell 2 of 4: toy.tiny.ddm.deepwordbug.adaptive.1"]
+    firsts = [line for line in lines_shown if line.startswith("done")]
+    assert firsts[0].endswith("; at least 56 s left, with no estimate yet for 2 trainings")
+    assert board.left() == TimeLeft(96.0)  # each defence once more, as long as it took
 
 
 # Commands
@@ -672,7 +730,7 @@ def test_dry_run_tells_the_plan_and_does_nothing(toy: Path, monkeypatch: pytest.
     assert sorted(toy.rglob("*")) == before
     monkeypatch.chdir(toy / "data")
     result = CliRunner().invoke(app, ["bench", "../grid.toml", "--dry-run"])
-    assert "toy: 0 of 14 cells done, 4 classifiers to train; time left not known" in " ".join(result.stdout.split())
+    assert "toy: 0 of 14 cells done, 4 classifiers to train; no estimate yet" in " ".join(result.stdout.split())
     assert sorted(toy.rglob("*")) == before
 
 
@@ -716,7 +774,8 @@ def test_bench_on_the_command_line(toy: Path, shell: Callable[..., subprocess.Co
     change(toy / "grid.toml", attacks=BROKEN)
     found = shell("bench", "grid.toml")
     assert found.returncode == 1, found.stderr
-    assert "accuracy in %, adaptive" in found.stdout and re.search(r"ddm +. \d+\.\d +. \d+\.\d", found.stdout)
+    assert "accuracy in %, adaptive" in found.stdout and re.search(
+        r"ddm +\d+\.\d \(24 x 1\) +\d+\.\d +\d+\.\d", found.stdout)
     assert "failed: toy.tiny.plain.broken.adaptive.0" in found.stdout and "4 cells failed" in found.stdout
     assert "once what is told above is mended" in found.stdout
     assert found.stdout.splitlines()[-1] == "next: dualmask report results/toy"

@@ -494,8 +494,9 @@ def test_the_quickstart_trains_attacks_and_leaves_a_report(
         (defence, mode) for defence in ("plain", "ddm") for mode in ("adaptive", "transfer")}
     for one in cells:
         found = robustness(one.results)
-        assert f"{float(found.clean_accuracy):.0%} of 8 texts right before, " \
-               f"{float(found.accuracy_under_attack):.0%}" in shown
+        held = found.right - found.flipped
+        assert f"-> {held} of 8 texts still right" in shown or f": {held} -> " in shown or one.cell.mode == "transfer"
+        assert f"{100 * float(found.accuracy_under_attack):.1f}" in shown
     assert "reasons to doubt these numbers" in shown and f"'{page}'" not in shown and str(page) in shown
     assert f"report '{out}'" in shown and "predict" in shown
     before = {file: file.stat().st_mtime_ns for file in out.rglob("*.jsonl")}

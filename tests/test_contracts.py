@@ -578,7 +578,7 @@ def test_a_model_is_never_overwritten_unasked(saved: Path, tiny: Callable[[str],
 
 LAYERS = [
     ("errors", "seeds", "deadline", "devices", "system_errors", "output_lock", "checksums"),
-    ("options", "cards", "word_sources", "presets"),
+    ("options", "cards", "word_sources", "presets", "threats"),
     ("measured_figures", "recommendations", "choice_tables"),
     ("resources", "packages", "package_cache", "repositories", "published_data", "hub"),
     ("text",),
@@ -595,8 +595,9 @@ LAYERS = [
     ("evaluation",),
     ("theory",),
     ("reporting",),
-    ("integration", "prediction", "prediction_inputs", "answers", "display", "attack_display", "bench_display",
-     "training_display", "choice_display", "evaluate_display", "hardening", "hardening_display", "quickstart"),
+    ("integration", "prediction", "prediction_inputs", "answers", "display", "fitted_tables", "attack_display",
+     "bench_display", "training_display", "choice_display", "evaluate_display", "hardening", "hardening_display",
+     "quickstart"),
     ("__main__", "cli", "cli_options", "cli_attack", "cli_bench", "cli_certify", "cli_choose", "cli_evaluate",
      "cli_harden", "cli_predict", "cli_resources", "cli_theory"),
 ]  # fmt: skip

@@ -24,13 +24,16 @@ from dualmask.evaluation.records import Cell, CellRecords, Loaded
 from dualmask.reporting.axes import LEFT, RIGHT, WIDTH, Scale, place
 from dualmask.reporting.charts import scatter_chart, survival_chart
 from dualmask.reporting.curves import Fate, Point, Series, doubling_limits, even_limits, survival, sweeps
+from dualmask.reporting.deeds import deed_sentence
 from dualmask.reporting.entries import entries, share
+from dualmask.reporting.findings import OF_SIZE
 from dualmask.reporting.page import html
 from dualmask.reporting.page_plots import before_and_after, pooled
 from dualmask.reporting.page_tables import worst_first
 from dualmask.reporting.report import PLAIN, WORST, Report, build_report
 from dualmask.reporting.specimens import LONGEST, hidden_note, marked_pair, specimens
-from dualmask.results import AttackResult, Outcome
+from dualmask.results import AttackResult, Outcome, Spans
+from dualmask.text.columns import Text
 from dualmask.text.differences import differences, joined
 
 VOID = {"meta", "br", "link", "img", "hr", "input"}
@@ -211,7 +214,7 @@ def test_the_headline_says_what_was_found_and_on_how_much() -> None:
     report = built(cells(texts=60, seeds=2))
     line = next(one for one in report.tables[0].lines if one.defence == MORE)
     assert line.clean and line.worst and line.worst.robust
-    assert f"{MORE}: {100 * line.clean.mean:.0f}\u00a0% right on clean texts" in words
+    assert f"{MORE}: {100 * line.clean.mean:.0f}\u00a0% right before the attack" in words
     assert f"{100 * line.worst.robust.mean:.0f}\u00a0%" in words and "the worst of 2 adaptive attacks" in words
     assert "on 60 texts, 2 seeds" in words and "95 % interval" in words
 
@@ -227,9 +230,10 @@ def holding(defence: str, held: int, *, calibrated: bool = False, mode: str = "a
 def test_the_headline_praises_no_defence_whose_gain_is_doubted() -> None:
     given = [holding(PLAIN, 10), holding("ddm", 40), holding("sure", 80)]
     trusted = sound(html(built(given))).all("div", "headline")[0].text
-    assert trusted.startswith("reviews, minisure: ") and "Not ranked" not in trusted
+    assert trusted.startswith("reviews, mini: under textfoolersure: ") and "Not ranked" not in trusted
     box = sound(html(built([*given, holding("sure", 30, calibrated=True)]))).all("div", "headline")[0]
-    assert box.text.startswith("reviews, miniddm: ") and "Under attack ddm is 30.0 points above plain" in box.text
+    assert box.text.startswith("reviews, mini: under textfoolerddm: ")
+    assert "Under attack ddm is 30.0 points above plain" in box.text
     assert "Not ranked, because of serious doubts: sure (80\u00a0%; an illusion of scores)." in box.text
     assert "more defence" not in box.text and "sure" not in box.all("div", "bars")[0].text
     assert [one.attributes["href"] for one in box.all("a")] == ["#doubts"]
@@ -238,17 +242,17 @@ def test_the_headline_praises_no_defence_whose_gain_is_doubted() -> None:
 def test_a_headline_may_rank_nobody() -> None:
     given = [holding(name, 60, mode="transfer") for name in ("ddm", "one", "three", "two")]
     words = sound(html(built(given))).all("div", "headline")[0].text
-    assert words == ("reviews, miniNot ranked, because of serious doubts: " + ", ".join(
+    assert words == ("reviews, mini: under textfoolerNot ranked, because of serious doubts: " + ", ".join(
         f"{name} (60\u00a0%; no adaptive attack)" for name in ("ddm", "one", "three")) + " and 1 more defence.")
     beside = sound(html(built([*given, holding(PLAIN, 10, mode="transfer")]))).all("div", "headline")[0].text
-    assert beside.startswith("reviews, miniplain: ")
+    assert beside.startswith("reviews, mini: under textfoolerplain: ")
 
 
 def test_the_headline_tells_doubts_about_plain_itself() -> None:
     """Nothing is to be learned from the accuracy of a classifier that answers all texts alike."""
     same = [result(n, "failed" if n % 2 else "skipped", clean=1, predicted=1) for n in range(40)]
     words = sound(html(built([cell(PLAIN, "textfooler", same)]))).all("div", "headline")[0].text
-    assert words.startswith("reviews, miniplain: 50")
+    assert words.startswith("reviews, mini: under textfoolerplain: 50")
     assert "About plain itself there are serious doubts (always the same answer): beware" in words
     assert "About plain" not in sound(html(built([holding(PLAIN, 10)]))).all("div", "headline")[0].text
 
@@ -258,8 +262,20 @@ def test_doubts_are_there_with_their_severity_in_words() -> None:
     assert report.doubts
     box = sound(html(report)).all("div", "doubts")[0]
     items = box.all("li")
-    assert [one.all("b", "severity")[0].text for one in items] == [found.severity for found in report.doubts]
-    assert all(found.text in item.text for found, item in zip(report.doubts, items, strict=True))
+    order = sorted(report.doubts, key=lambda found: found.name in OF_SIZE)
+    assert [one.all("b", "severity")[0].text for one in items] == [found.severity for found in order]
+    assert all(found.text in item.text for found, item in zip(order, items, strict=True))
+
+
+def test_doubts_about_size_are_one_folded_line_with_their_number() -> None:
+    root = sound(html(built([holding(PLAIN, 10), holding("ddm", 40)])))
+    folded, = root.all("div", "doubts")[0].all("details")
+    assert folded.all("summary")[0].text == "2 doubts about size: few texts, one training seed"
+    assert [one.all("b")[1].text for one in folded.all("li")] == ["few texts:", "one training seed:"]
+    open_ones = [one.text for one in root.all("div", "doubts")[0].all("li") if one not in folded.all("li")]
+    assert open_ones and not any("seed:" in one for one in open_ones)
+    many = [cell(PLAIN, "textfooler", [result(n) for n in range(2000)], seed=seed) for seed in range(2)]
+    assert not sound(html(built(many))).all("div", "doubts")[0].all("details")
 
 
 def test_what_is_missing_is_listed() -> None:
@@ -463,6 +479,32 @@ def test_what_the_defence_read_instead_stands_behind_the_word() -> None:
     assert [mark.text for mark in after.all("ins")] == ["<great>", "film"]
     assert [mark.text for mark in after.all("del")] == ["z"]
     assert hidden_note(one) == "; hidden places: 0 before, 1 after; read otherwise: 0 before, 2 after"
+
+
+@pytest.mark.parametrize(("before", "after", "hidden", "told"), [
+    ("the worst film, lifeless", "the wrost film, lifelss", ((4, 9, 0, "worst"), (16, 19, 0), (19, 23, 0)),
+     "The defence read 'wrost' as 'worst' and hid 'lifelss'; 1 of 2 changes undone."),
+    ("a great film", "a great fi lm", ((8, 13, 0, "Film"),),
+     "The defence read 'fi lm' as 'Film'; 1 of 1 change undone."),
+    ("a great film", "a grand movie", ((2, 7, 0, "large"),),
+     "The defence read 'grand' as 'large'; 0 of 2 changes undone."),
+    ("a great film", "a grand movie", ((0, 1, 0),), "The defence left all 2 changes as written."),
+    ("a great film", "a grand film", (), "The defence left the one change as written."),
+    (("one text", "is good"), ("one text", "is gud"), ((3, 6, 0, "good"), (3, 6, 1, "good")),
+     "The defence read 'gud' as 'good'; 1 of 1 change undone."),
+    ("a great film", "a grand film", None, ""), ("a great film", None, (), ""), ("a film", "a film", (), ""),
+])
+def test_examples_begin_with_what_the_defence_did(
+    before: Text, after: Text | None, hidden: Spans | None, told: str,
+) -> None:
+    one = result(0, "failed", text=before, adversarial=after, hidden=(), hidden_after=hidden)
+    assert deed_sentence(one) == told
+    if after is not None:
+        sides = [sound(html(built([cell(name, "textfooler", [one])]))).all("section", "side")[0] for name in (
+            "ddm", PLAIN)]
+        side, bare = sides
+        assert not bare.all("p", "deed")
+        assert side.text.index(told) < side.text.index("original") and side.text.count("The defence") == bool(told)
 
 
 def test_pairs_are_shown_part_by_part() -> None:

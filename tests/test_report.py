@@ -28,11 +28,11 @@ from dualmask.errors import DataError
 from dualmask.evaluation.metrics import Robustness, worst_case
 from dualmask.evaluation.records import FITTED, Cell, CellRecords, Loaded, Mode, Scores, read_cells
 from dualmask.evaluation.statistics import bootstrap, mcnemar, sign_flips, wilson
-from dualmask.quickstart import lines
 from dualmask.reporting.attack_doubts import OLDER
 from dualmask.reporting.comparison import compare
 from dualmask.reporting.doubts import UNEVEN, UNRANKED
 from dualmask.reporting.entries import HEADLESS, WORST, Entry, entries
+from dualmask.reporting.headline import headline_sentences
 from dualmask.reporting.measured import restoring_table, short_table
 from dualmask.reporting.page import html
 from dualmask.reporting.report import CLEAN, Report, Table, build_report
@@ -40,7 +40,7 @@ from dualmask.reporting.report_latex import escaped, latex
 from dualmask.reporting.report_markdown import markdown
 from dualmask.reporting.report_tables import headline, rendered
 from dualmask.reporting.reported import load_reported
-from dualmask.results import FAULTS, AttackResult, Outcome, as_line, tally
+from dualmask.results import FAULTS, AttackResult, Outcome, Spans, as_line, tally
 
 OUTCOMES: Mapping[str, Outcome] = {"+": "failed", "-": "succeeded", "s": "skipped", "q": "out-of-queries",
                                    "u": "unconfirmed", "e": "victim-error", "a": "attack-error"}
@@ -232,8 +232,8 @@ def test_the_worst_case_tells_what_it_stands_on() -> None:
     assert re.search(r"\| 100\.0 \[72\.2, 100\.0\] \(10 x 1\) \|$", text, re.M)
     assert re.search(r"\| worst case +\| 100\.0 .*\| 10 x 1, without seeds 1 ", text)
     assert r"100.0 {\scriptsize(10 $\times$ 1)} \\" in latex(found)
-    assert list(lines(table(found))) == ["plain: 100% of 10 texts right before, 100% if any of 2 attacks may succeed "
-                                         "(95 % interval 72% to 100%)."]
+    assert headline_sentences(found)[-1] == ("Worst case, if the attacker may take whichever of these 2 attacks works: "
+                                             "10 of 10 texts still right.")
     terminal = StringIO()
     Console(file=terminal, width=150).print(*figure_tables(found))
     assert "100.0 (10 x 1)" in terminal.getvalue() and "(texts x seeds) of a figure" in terminal.getvalue()
@@ -258,7 +258,7 @@ def test_an_unfinished_attack_leads_no_summary() -> None:
     first = table(found)
     assert first.lines[0].worst and [key.attack for key in first.lines[0].worst.keys] == ["deepwordbug", "textfooler"]
     assert first.leading == WORST and "unfinished" in {one.name for one in found.doubts}
-    assert re.search(r"</b>: 80.{0,6}% right on clean texts", html(found))
+    assert re.search(r"</b>: 80.{0,6}% right before the attack", html(found))
     alone = table(report(begun, cell("++++++-s-s")))
     assert alone.leading == "textfooler" and table(report(begun)).lines[0].both("pwws") is None
 
@@ -572,6 +572,12 @@ def learned(defence: str, **options: object) -> dict[str, object]:
     return {"defence": defence, "header": {"defence": {"name": defence, **options}}}
 
 
+def unmoved(hidden: Spans, after: Spans, **given: object) -> CellRecords:
+    """A defence that leaves the label of every clean text as it was, with what it hid and read before and after."""
+    return altered(ddm(5, 5, hidden=hidden, hidden_after=after, **given),
+                   lambda one: replace(one, undefended=one.label))
+
+
 SIMILAR = {"options": {"similarity": 0.84, "window": 15, "skip_short": True, "sentence_encoder": "minilm"}}
 VOTED = {"passes": "10", "noise": "text", "eot": 1, "temperature": 18.5}
 Cells = Sequence[CellRecords]
@@ -660,8 +666,9 @@ DOUBTS: Mapping[str, tuple[Cells, Cells]] = {
     "clean accuracy under the reported": ([cell("s" * 30 + "+" * 70)], [cell("s" * 15 + "+" * 85)]),
     "reported figures disagree": ([ddm(5, 5)], [many(5, 5)]),
     "clean accuracy unchanged": (
-        [altered(ddm(5, 5, hidden=((0, 2, 0),)), lambda one: replace(one, undefended=one.label))],
-        [altered(ddm(5, 5, hidden=((0, 2, 0),)), lambda one: replace(one, undefended=0))]),
+        [unmoved(((0, 2, 0),), ((0, 2, 0),))],
+        [altered(ddm(5, 5, hidden=((0, 2, 0),)), lambda one: replace(one, undefended=0)),
+         unmoved(((0, 2, 0),), ((0, 2, 0), (2, 3, 0), (3, 4, 0, "word")), seed=1)]),
 }
 
 
@@ -675,7 +682,7 @@ def test_a_doubt_comes_and_stays_away(name: str) -> None:
 
 
 def test_every_doubt_has_its_example() -> None:
-    names = ("doubts.py", "findings.py", "conditions.py", "training_doubts.py", "attack_doubts.py")
+    names = ("doubts.py", "findings.py", "conditions.py", "training_doubts.py", "attack_doubts.py", "unchanged.py")
     folder = Path(__file__).parents[1] / "src" / "dualmask" / "reporting"
     source = "".join((folder / name).read_text(encoding="utf-8") for name in names)
     told = re.findall(r'Finding\(\s*"([^"]+)"', source) + re.findall(r'^\s+\("([^"]+)", "attacks', source, re.M)
@@ -901,6 +908,19 @@ def test_a_worst_case_of_few_texts_is_no_doubt_about_another_one() -> None:
     found = report(ddm(50, 50), ddm(60, 40, attack="pwws"), ddm(5, 5, attack="steering", mode="defence-aware"))
     assert found.doubted(table(found)) == {}
     assert found.doubted(table(found, "defence-aware")) == {"ddm": "worst case on fewer texts"}
+
+
+def test_a_defence_that_leaves_clean_texts_alone_is_asked_what_it_does_to_attacked_ones() -> None:
+    """Around the very network of plain: the same labels on clean texts, by design."""
+    plain, alone = many(10, 10), {"defence": "ddm-restore", "hidden": (), "undefended": 0}
+    asleep = many(15, 5, hidden_after=(), **alone)
+    awake = many(15, 5, hidden_after=((0, 4, 0, "text"),), **alone)
+    shown = {**alone, "mode": "transfer", "hidden": None}
+    told = [{one.name for one in report(plain, *rows).doubts} for rows in (
+        [asleep], [awake],
+        [asleep, altered(many(10, 10, **shown), lambda one: replace(one, undefended=one.label))],  # as plain did
+        [asleep, altered(many(15, 5, **shown), lambda one: replace(one, undefended=one.label))])]
+    assert ["answers like plain" in names for names in told] == [True, False, True, False]
 
 
 def test_doubts_that_forbid_a_ranking_are_doubts() -> None:

@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 from dualmask.attacks.running import attack
 from dualmask.classifier import DefendedClassifier
 from dualmask.cli import app
-from dualmask.cli_theory import halved, show
+from dualmask.cli_theory import show
 from dualmask.defences import build_defence
 from dualmask.errors import DataError, OptionError
 from dualmask.evaluation.grid import read_grid
@@ -545,11 +545,6 @@ def test_tables_fit_80_columns(layers: int) -> None:
         assert cells == [7] * 2 * layers
     whole = [line for line in lines if re.match(r"our rule and counts +[\d-]", line)]
     assert len(whole) == -(-layers // 3) and sum(line.count(" to ") for line in whole) == layers
-
-
-def test_headings_break_between_words() -> None:
-    assert [halved(name) for name in ("our rule and counts", "E_m <= E_r", "recovered", "")] == [
-        "our rule\nand counts", "E_m <=\nE_r", "recovered", ""]
 
 
 def test_the_experiment_makes_texts_against_the_plain_classifier() -> None:

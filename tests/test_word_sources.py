@@ -10,6 +10,9 @@ from dualmask.attacks import ATTACKS, build_attack
 from dualmask.attacks.base import Attack
 from dualmask.defences import DEFENCES, build_defence
 from dualmask.defences.adversaries import Adversaries
+from dualmask.threats import ASSET as THREATS_ASSET
+from dualmask.threats import as_asset as threats_as_asset
+from dualmask.threats import threat_of
 from dualmask.word_sources import ASSET, as_asset, learned_attacks, synonym_tables
 
 PLACE = Path(__file__).parents[1] / "src" / "dualmask" / "assets" / ASSET
@@ -18,6 +21,14 @@ PLACE = Path(__file__).parents[1] / "src" / "dualmask" / "assets" / ASSET
 def test_the_asset_is_what_classes_declare() -> None:
     assert PLACE.read_text(encoding="utf-8") == as_asset([*ATTACKS.values(), *DEFENCES.values()]), (
         "run python tools/build_word_sources.py")
+
+
+def test_every_attack_has_a_threat_that_reports_know_without_loading_it() -> None:
+    assert (PLACE.parent / THREATS_ASSET).read_text(encoding="utf-8") == threats_as_asset(ATTACKS.values()), (
+        "run python tools/build_word_sources.py")
+    assert {name: threat_of(name) for name in ATTACKS} == {name: kind.threat for name, kind in ATTACKS.items()}
+    assert all(kind.threat and kind.threat.help.endswith(".") for kind in ATTACKS.values())
+    assert threat_of("deepwordbug") != threat_of("textfooler") and threat_of("somebody-elses") is None
 
 
 @pytest.mark.parametrize(("name", "options"), [

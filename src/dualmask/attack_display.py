@@ -79,7 +79,8 @@ def tally_table(
 ) -> Table:
     """Outcomes and costs; with a detector's threshold also how many texts it flagged."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    table.add_column(style="bold")
+    for style in ("bold", "", ""):
+        table.add_column(style=style, overflow="fold")
     shown_only = counts.queries == 0 and counts.attacked > 0  # texts that were made against another victim
     for name, count in counts.outcomes.items():
         if count or name in ("succeeded", "failed", "skipped"):

@@ -4,7 +4,7 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from types import TracebackType
@@ -16,9 +16,12 @@ from rich.table import Table
 from rich.text import Text
 
 from dualmask.evaluation.filling import Outcome, Watch
+from dualmask.evaluation.pace import CellLeft, Pace, TimeLeft, known_pace
 from dualmask.evaluation.plan import Job, Plan, Task
 from dualmask.evaluation.records import FAILURES, Cell
-from dualmask.evaluation.standing import MODELS, Pace, Standing, TimeLeft, measured, untrained
+from dualmask.evaluation.standing import MODELS, Standing, untrained
+from dualmask.fitted_tables import FittedTable
+from dualmask.reporting.findings import counted
 from dualmask.reporting.report import Report
 from dualmask.reporting.report_tables import NOTHING, headline
 from dualmask.results import AttackResult
@@ -34,13 +37,15 @@ UNITS = ((7200, 3600, ".1f", "h"), (120, 60, ".0f", "min"), (0, 1, ".0f", "s")) 
 class Board(Watch):
     """Follows a run: a table that is drawn again and again or, where nobody looks at a screen, a line for each cell."""
 
-    def __init__(self, console: Console) -> None:
-        self.console = console
+    def __init__(self, console: Console, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.console, self.clock = console, clock
         self.plan, self.pace = Plan(()), Pace()
         self.standings: dict[Cell, Standing] = {}
         self.wanted: dict[Cell, int | None] = {}
         self.states: dict[Cell, str] = {}
         self.untrained: list[Job] = []
+        self.to_train = 0  # when the run began
+        self.begun: dict[str | Cell, tuple[float, int]] = {}  # when a cell or training was, and the texts it had then
         self.now = Text()
         self.out, self.began = Path(), 0.0
         self.log: Path | None = None  # of the training that is under way
@@ -62,20 +67,24 @@ class Board(Watch):
         self.plan, self.standings, self.out = plan, dict(standings), out
         self.states = {cell: state_of(one) for cell, one in standings.items()}
         self.wanted = expected_texts(plan, standings)
-        self.untrained, self.pace = untrained(plan, standings, out), measured(plan, standings, out)
+        self.untrained, self.pace = untrained(plan, standings, out), known_pace(plan, standings, out)
+        self.to_train = len(self.untrained)
         self.say(Text(f"{plan.name}: {counts(self.states)} in {out}; {told(self.left())}"))
 
     def training(self, job: Job) -> None:
-        self.now, self.began = Text(f"loading {job.name}"), time.monotonic()
+        self.now, self.began = Text(f"loading {job.name}"), self.clock()
         if job in self.untrained:
-            self.now, self.log = Text(f"training {job.name}"), self.out / MODELS / job.name / "training.jsonl"
+            self.begun[job.name] = self.began, 0
+            number = self.to_train - len(self.untrained) + sum(one.name in self.begun for one in self.untrained)
+            self.now = Text(f"training {number} of {self.to_train}: {job.name}")
+            self.log = self.out / MODELS / job.name / "training.jsonl"
             self.say(self.now)
 
     def trained(self, job: Job, seconds: float) -> None:
         self.log = None
         if job in self.untrained:
             self.untrained.remove(job)
-            self.pace.learn_training(job, seconds)
+            self.pace.learn_training(job, self.clock() - self.begun.pop(job.name, (self.clock() - seconds, 0))[0])
 
     def begin(self, task: Task, texts: int) -> None:
         self.states[task.cell] = "running"
@@ -85,19 +94,28 @@ class Board(Watch):
         for cell, wanted in self.wanted.items():
             if not self.standings[cell].begun and (cell == task.cell or (short and cell.data == task.cell.data)):
                 self.wanted[cell] = min(texts, wanted or texts)
-        self.now = Text(task.cell.file_name.removesuffix(".jsonl"))
+        self.begun[task.cell] = self.clock(), self.standings[task.cell].texts
+        self.now = Text(f"{self.step()}: {task.cell.file_name.removesuffix('.jsonl')}")
+        self.say(self.now)
+
+    def step(self) -> str:
+        """Which cell is under way, of how many; those that were there or failed are counted."""
+        started = sum(state in ("done", "failed", "running") for state in self.states.values())
+        return f"cell {started:,} of {len(self.states):,}"
 
     def text(self, task: Task, result: AttackResult) -> None:
         self.standings[task.cell] = self.standings[task.cell].plus(result)
-        self.pace.learn(task.cell, 1, result.seconds)
-        self.now = Text(progress(task.cell, self.standings[task.cell], self.wanted[task.cell]))
+        self.now = Text(f"{self.step()}: {progress(task.cell, self.standings[task.cell], self.wanted[task.cell])}")
 
     def done(self, task: Task, found: Standing) -> None:
         self.states[task.cell], self.standings[task.cell] = "done", found
+        began, before = self.begun.pop(task.cell, (self.clock(), found.texts))
+        self.pace.learn_cell(task.cell, found.texts - before, self.clock() - began)
         self.say(Text(f"done: {progress(task.cell, found, found.wanted)}; {told(self.left())}"))
 
     def failed(self, task: Task, reason: str) -> None:
         self.states[task.cell] = "failed"
+        self.begun.pop(task.cell, None)
         # All reasons are told together at the end; until then the file has them
         self.say(Text(f"failed: {task.cell.file_name.removesuffix('.jsonl')}; why: {self.out / FAILURES}"))
 
@@ -108,8 +126,15 @@ class Board(Watch):
             self.console.print(line, soft_wrap=True)
 
     def left(self) -> TimeLeft:
-        cells = [(cell, self.lacking(cell)) for cell, state in self.states.items() if state not in ("done", "failed")]
-        return self.pace.left(cells, self.untrained)
+        open_ones = [cell for cell, state in self.states.items() if state not in ("done", "failed")]
+        return self.pace.left(map(self.cell_left, open_ones), self.untrained,
+                              at_once=sum(state == "running" for state in self.states.values()))
+
+    def cell_left(self, cell: Cell) -> CellLeft:
+        if cell not in self.begun:
+            return CellLeft(cell, self.lacking(cell))
+        began, before = self.begun[cell]
+        return CellLeft(cell, self.lacking(cell), self.standings[cell].texts - before, self.clock() - began)
 
     def lacking(self, cell: Cell) -> int | None:
         wanted = self.wanted[cell]
@@ -129,7 +154,7 @@ class Board(Watch):
             table.add_row(job.name, signs, lowest(job, self.standings))
         legend = Text.assemble(*(part for name, sign in SIGNS.items() for part in (sign, f" {name}  ")), style="dim")
         now = self.now if self.log is None else Text.assemble(
-            self.now, f": {time.monotonic() - self.began:.0f} s{last_step(self.log)}")
+            self.now, f": {self.clock() - self.began:.0f} s{last_step(self.log)}")
         return Group(table, legend, now, Text(f"{counts(self.states)}; {told(self.left())}"))
 
     def open(self, job: Job) -> bool:
@@ -186,14 +211,14 @@ def lowest(job: Job, standings: dict[Cell, Standing]) -> str:
 
 
 def told(left: TimeLeft) -> str:
-    """``about 12 min left``, with what the estimate leaves out."""
-    if not left.seconds and not left.unknown:
-        return "nothing left"
+    """``about 12 min left`` or, where nothing like some of the rest was measured yet, that it is at least so much."""
     if not left.seconds:
-        return "time left not known yet"
+        return "no estimate yet" if left.unknown else "nothing left"
     about = next(f"{left.seconds / size:{form}} {unit}" for least, size, form, unit in UNITS if left.seconds >= least)
-    rest = f", not counting {left.unknown:,} steps of kinds that were not measured yet" if left.unknown else ""
-    return f"about {about} left{rest}"
+    if not left.unknown:
+        return f"about {about} left"
+    lacking = [counted(number, noun) for number, noun in ((left.cells, "cell"), (left.trainings, "training")) if number]
+    return f"at least {about} left, with no estimate yet for {' and '.join(lacking)}"
 
 
 def show_plan(console: Console, plan: Plan, standings: dict[Cell, Standing], *, out: Path) -> None:
@@ -213,14 +238,14 @@ def show_plan(console: Console, plan: Plan, standings: dict[Cell, Standing], *, 
             detail += f": {found.problem}" if found.problem else ""
             console.print(Text(f"  {state:6} {name}{detail}"), soft_wrap=True)
     texts = expected_texts(plan, standings)
-    lacking = [(cell, (texts[cell] or 0) - one.texts) for cell, one in standings.items()
+    lacking = [CellLeft(cell, (texts[cell] or 0) - one.texts) for cell, one in standings.items()
                if not one.finished and not one.problem]
     states = {cell: state_of(one) for cell, one in standings.items()}
-    left = measured(plan, standings, out).left(lacking, missing)
+    left = known_pace(plan, standings, out).left(lacking, missing)
     console.print(Text(f"{plan.name}: {counts(states)}, {len(missing):,} classifiers to train; {told(left)}"))
 
 
-def figure_tables(report: Report) -> Iterator[Table]:
+def figure_tables(report: Report) -> Iterator[FittedTable]:
     """For each mode the accuracies before and under each attack."""
     head, *rows = headline(report)
     before = head.index("defence")
@@ -231,14 +256,9 @@ def figure_tables(report: Report) -> Iterator[Table]:
         basis = ""
         if len({row[-1] for row in lines}) == 1:  # told once, above
             basis = f"; texts x seeds: {lines[0][used.pop()]}"
-        table = Table(title=f"accuracy in %, {' '.join(about)}{basis}", title_justify="left", caption_justify="left",
-                      box=None, padding=(0, 2, 0, 0), header_style="bold underline",
-                      caption="(texts x seeds) of a figure that has its own" if own else None)
-        for place in used:
-            table.add_column(head[place], overflow="fold")
-        for row in lines:
-            table.add_row(*(row[place] for place in used))
-        yield table
+        yield FittedTable(head=[head[place] for place in used], rows=[[row[place] for place in used] for row in lines],
+                          title=f"accuracy in %, {' '.join(about)}{basis}",
+                          figures=True, caption="(texts x seeds) of a figure that has its own" if own else "")
 
 
 def show_failures(console: Console, outcome: Outcome) -> None:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from dualmask.evaluation.filling import Outcome
     from dualmask.evaluation.grid import Grid
     from dualmask.evaluation.records import Cell
+    from dualmask.fitted_tables import FittedTable
+    from dualmask.reporting.comparison import Comparison
 
 Results = Annotated[Path, typer.Argument(
     metavar="RESULTS", help="Folder that 'dualmask bench' has written, or what 'dualmask pack' made of it.")]
@@ -198,17 +200,26 @@ def compare(
     other: Annotated[Path, typer.Argument(metavar="B", help="Records of another.")],
 ) -> None:
     """Test on the same texts whether one run holds better than another."""
-    from rich.console import Console
-    from rich.table import Table
+    from dualmask.fitted_tables import unbroken_console
+    from dualmask.reporting.comparison import compare as compared
+
+    found, console = compared(one, other), unbroken_console()
+    console.print(comparison_table(found))
+    console.print("p: exact paired test over texts (McNemar's for one seed); corrected by Holm over this table.")
+    for note in found.notes:
+        typer.echo(f"note: {note.translate(SHOWN)}", err=True)
+    for problem in found.problems:
+        typer.echo(f"left out: {problem.translate(SHOWN)}", err=True)
+
+
+def comparison_table(found: "Comparison") -> "FittedTable":
+    """A row for each pair of runs: its test, or why there is none."""
     from rich.text import Text
 
-    from dualmask.reporting.comparison import compare as compared
+    from dualmask.fitted_tables import FittedTable
     from dualmask.reporting.report_tables import probability
 
-    found = compared(one, other)
-    names = ("data", "attack", "A", "B", "texts x seeds", "A - B in points, 95 %", "only A, only B", "p", "corrected")
-    title = f"accuracy under attack on the same texts, A: {one}, B: {other}".translate(SHOWN)
-    table = Table(*names, title=Text(title, "table.title"), title_justify="left")
+    rows = []
     for pair in found.pairs:
         attack = f"{pair.attack} {pair.mode}{f' {pair.scores}' if pair.scores != 'raw' else ''}"
         cells = [pair.data, attack, pair.one, pair.other]
@@ -217,11 +228,10 @@ def compare(
             cells += [f"{test.texts:,} x {test.seeds}", f"{100 * test.difference.value:+.1f} [{100 * low:+.1f}, "
                       f"{100 * high:+.1f}]", f"{test.only_one:,}, {test.only_other:,}", probability(test.p),
                       probability(test.corrected) + ("" if test.significant else " not significant")]
-        table.add_row(*cells, *([] if pair.test else [Text(pair.reason.translate(SHOWN))]))
-    console = Console()
-    (console if console.is_terminal else Console(width=160)).print(table)
-    console.print("p: exact paired test over texts (McNemar's for one seed); corrected by Holm over this table.")
-    for note in found.notes:
-        typer.echo(f"note: {note.translate(SHOWN)}", err=True)
-    for problem in found.problems:
-        typer.echo(f"left out: {problem.translate(SHOWN)}", err=True)
+        else:
+            cells += ["", f"not tested: {pair.reason.translate(SHOWN)}", "", "", ""]
+        rows.append(cells)
+    title = f"accuracy under attack on the same texts, A: {found.one}, B: {found.other}".translate(SHOWN)
+    return FittedTable(
+        head=("data", "attack", "A", "B", "texts x seeds", "A - B in points, 95 %", "only A, only B", "p", "corrected"),
+        rows=rows, title=Text(title, "italic"), keys=2)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dualmask.classifier import DefendedClassifier
     from dualmask.evaluation.certification import CertifyingOptions
     from dualmask.evaluation.certified_records import Certificate, Certified, Summary
+    from dualmask.fitted_tables import FittedTable
     from dualmask.text.examples import Example
 
 PROOF = "Proof"
@@ -274,20 +275,19 @@ def fact_table(found: "Certified", summary: "Summary") -> "Table":
 
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
     for name, told in facts(found, summary):
         table.add_row(name, Text(told.translate(SHOWN)))
     return table
 
 
-def accuracy_table(summary: "Summary") -> "Table":
+def accuracy_table(summary: "Summary") -> "FittedTable":
     """Certified accuracy at each number of changes, with its 95 % interval."""
-    from rich.table import Table
-
+    from dualmask.fitted_tables import FittedTable
     from dualmask.reporting.certified import GUESSED, rows
     from dualmask.reporting.charts import told
 
-    table = Table("changes", "certified accuracy", *([GUESSED] if summary.heuristic else []), box=None,
-                  padding=(0, 2, 0, 0), title="", title_justify="left")
-    for row in rows(summary):
-        table.add_row(str(row.changes), told(row.proved), *([told(row.guessed)] if row.guessed else []))
-    return table
+    return FittedTable(
+        head=("changes", "certified accuracy", *([GUESSED] if summary.heuristic else [])),
+        rows=[[str(row.changes), told(row.proved), *([told(row.guessed)] if row.guessed else [])]
+              for row in rows(summary)])

@@ -11,22 +11,17 @@ app = typer.Typer(help="Models and data from elsewhere: list, fetch, verify.", n
 @app.command("list")
 def list_resources() -> None:
     """Show every resource with its source, licence, size, hash and state."""
-    from rich.console import Console
-    from rich.table import Table
-
+    from dualmask.fitted_tables import FittedTable, unbroken_console
     from dualmask.resources import RESOURCES, cache_folder, status
 
-    table = Table(caption=f"cache: {cache_folder()}", box=None, padding=(0, 2, 1, 0))
-    for heading in ("name", "kind", "size", "state"):
-        table.add_column(heading, no_wrap=True)
-    table.add_column("purpose, source, licence, sha256", overflow="fold")
+    rows = []
     for name, resource in RESOURCES.items():
         sha256 = f"sha256 {resource.sha256[:16]}..." if resource.sha256 else "hashes kept and checked by the hub client"
         about = f"{resource.purpose}\n{resource.source}, {resource.licence}\n{sha256}"
-        table.add_row(name, resource.kind, f"{resource.size / 1e6:.1f} MB", status(name).state, about)
-    console = Console()
-    # In a file or a pipe every fact stays on one line, whatever the width.
-    (console if console.is_terminal else Console(width=160)).print(table)
+        rows.append([name, resource.kind, f"{resource.size / 1e6:.1f} MB", status(name).state, about])
+    unbroken_console().print(FittedTable(
+        head=("name", "kind", "size", "state", "purpose, source, licence, sha256"), rows=rows, spaced=True,
+        caption=f"cache: {cache_folder()}"))
 
 
 @app.command("fetch")

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from dualmask.theory.quantities import Quantities
     from dualmask.theory.summary import Summary
 
-SHORT = 7  # letters of a heading in one line
 ACROSS = 3  # layers beside each other, with intervals, in 80 columns
 NAMES = ("words.jsonl", "table.jsonl", "table.md", "geometry.svg", "recovery.svg")
 
@@ -131,24 +130,13 @@ def show(console: "Console", summary: "Summary") -> None:
 
 
 def show_table(console: "Console", lines: "Lines") -> None:
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, title=Text(lines.title, "bold"), title_justify="left")
-    for number, name in enumerate(lines.head):
-        table.add_column(halved(name), justify="right" if number else "left", no_wrap=number > 0,
-                         vertical="bottom")
-    for row in lines.rows:
-        table.add_row(*row)
+    from dualmask.fitted_tables import FittedTable
+
     console.print()
-    console.print(table)
-
-
-def halved(name: str) -> str:
-    """A heading in two lines, broken at the space nearest to its middle: rich would break inside words."""
-    places = [place for place, letter in enumerate(name) if letter == " " and len(name) > SHORT]
-    middle = min(places, key=lambda place: abs(2 * place - len(name)), default=len(name))
-    return f"{name[:middle]}\n{name[middle + 1:]}".strip()
+    console.print(FittedTable(head=lines.head, rows=lines.rows, title=Text(lines.title, "bold"), figures=True,
+                              right=True))
 
 
 def write(quantities: "Quantities", summary: "Summary", out: Path) -> None:

@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dualmask.answers import SCORED, scored
+from dualmask.fitted_tables import FittedTable
 from dualmask.text.differences import SHOWN, joined
 from dualmask.text.invisible import seen
 
@@ -170,27 +171,32 @@ def show_summary(console: Console, summary: "Summary") -> None:
                       "needed.", soft_wrap=True, highlight=False)
 
 
-def method_table(kinds: Iterable[type["Method"]], *, width: int = 200) -> Table:
-    """Defences or attacks, one a row; where there is no room, papers are told in short, and presets if that is all."""
+def method_table(kinds: Iterable[type["Method"]], *, width: int = 200) -> FittedTable:
+    """Defences or attacks, one a row; where there is no room, papers are told in short."""
     kinds = list(kinds)
-    roomy = width >= ROOMY
     told = [name for name in ("passes", "certificate") if any(getattr(kind, name, "") for kind in kinds)]
-    columns = ["family", *told, *(["presets"] if roomy or not told else []), "summary", *(["paper"] if roomy else [])]
-    table = Table()
-    for name in (kinds[0].noun, *columns):
-        ratio = {"summary": 2, "paper": 2, "certificate": 1}.get(name)
-        narrow = {"family": 11, "passes": 8}.get(name) if not roomy and told else None
-        table.add_column(name, no_wrap=ratio is None and narrow is None, overflow="fold", ratio=ratio, max_width=narrow)
-    for kind in kinds:
-        paper = f"{kind.paper.authors}, {kind.paper.title}, {kind.paper.venue}" if kind.paper else "-"
-        origin = f"\n{in_short(kind.paper)}" if kind.paper and not roomy else ""
-        knows = getattr(kind, "against", ())
-        family = kind.family + (f"\nknows {', '.join(knows)}" if knows else "")
-        cells = {"family": family, **{name: getattr(kind, name) or "-" for name in told},
-                 "presets": "\n".join(kind.presets), "summary": Text.assemble(kind.card().summary, (origin, "dim")),
-                 "paper": paper}
-        table.add_row(Text(kind.name, "bold"), *(cells[name] for name in columns))
-    return table
+    threats = ["threat"] if any(getattr(kind, "threat", None) for kind in kinds) else []
+    rows = [[Text(kind.name, "bold"), family_of(kind), *(threat_name(kind) for _ in threats),
+             *(getattr(kind, name) or "-" for name in told), ", ".join(kind.presets), kind.card().summary,
+             paper_of(kind, short=width < ROOMY)] for kind in kinds]
+    return FittedTable(head=(kinds[0].noun, "family", *threats, *told, "presets", "summary", "paper"), rows=rows,
+                       keys=2)
+
+
+def family_of(kind: type["Method"]) -> str:
+    knows = getattr(kind, "against", ())
+    return kind.family + (f"\nknows {', '.join(knows)}" if knows else "")
+
+
+def threat_name(kind: type["Method"]) -> str:
+    threat = getattr(kind, "threat", None)
+    return threat.name if threat else "-"
+
+
+def paper_of(kind: type["Method"], *, short: bool) -> str:
+    if kind.paper is None:
+        return "-"
+    return in_short(kind.paper) if short else f"{kind.paper.authors}, {kind.paper.title}, {kind.paper.venue}"
 
 
 def in_short(paper: "Paper") -> str:
@@ -205,10 +211,13 @@ def method_card(kind: type["Method"]) -> Group:
     card = kind.card()
     head = Table(box=None, show_header=False, padding=(0, 2, 1, 0))
     head.add_column(style="bold", no_wrap=True)
+    head.add_column(overflow="fold")
     for heading, text in card.sections.items():
         head.add_row(heading, Text(text))
     if kind.paper and kind.paper.link:
         head.add_row("Link", Text(kind.paper.link))
+    if threat := getattr(kind, "threat", None):
+        head.add_row("Threat", Text(f"{threat.name}. {threat.help}"))
     if knows := getattr(kind, "against", ()):
         head.add_row("Knows", Text(f"the defence {' or '.join(knows)}: other victims are refused; mode defence-aware"))
     return Group(Text(f"{card.name}: {card.summary}\n", "bold"), head, *_options(kind))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 
 from dualmask import __version__
-from dualmask.attacks import ATTACKS, build_attack
+from dualmask.attacks import build_attack
 from dualmask.attacks.base import Attack
 from dualmask.attacks.running import digest, sampled
 from dualmask.classifier import DefendedClassifier
@@ -38,6 +38,7 @@ from dualmask.text.columns import FIND, Columns
 from dualmask.text.examples import Dataset, Example, Text, load_dataset, split_stratified
 from dualmask.text.label_matching import match_labels
 from dualmask.text.tables import iter_rows
+from dualmask.threats import threat_of
 from dualmask.wrapping import check_wrapping, wrap_network
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ class AttackEffect:
 
     @property
     def threat(self) -> str:
-        return str(getattr(ATTACKS[self.attack], "threat", ""))
+        found = threat_of(self.attack)
+        return found.name if found else ""
 
     @property
     def helps(self) -> bool:

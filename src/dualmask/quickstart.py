@@ -2,7 +2,6 @@
 """A newcomer's first run: a plain and a defended classifier, the paper's four attacks on both, and a report."""
 
 import shlex
-from collections.abc import Iterator
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from dualmask.output_lock import locks_output
 if TYPE_CHECKING:
     from dualmask.evaluation.filling import Outcome
     from dualmask.evaluation.grid import Grid
-    from dualmask.reporting.report import Report, Table
+    from dualmask.reporting.report import Report
 
 REPORT = "report.html"
 
@@ -73,43 +72,20 @@ def write_report(outcome: "Outcome") -> "tuple[Report, Path]":
 
 
 def show(console: Console, report: "Report", page: Path, out: Path) -> None:
-    """A table for each mode, what it says in words, how far to trust it, and what to do next."""
+    """A table for each mode, how far to trust it, what to do next and, at the end, what helps against what."""
     from dualmask.bench_display import figure_tables
+    from dualmask.reporting.findings import OF_SIZE
+    from dualmask.reporting.headline import headline_sentences
 
     for table in figure_tables(report):
         console.print(table)
-    console.print(*map(Text, sentences(report)), "", sep="\n")
     if report.doubts:
+        first = next((one for one in report.doubts if one.name not in OF_SIZE), report.doubts[0])
         console.print(Text(f"The report lists {len(report.doubts)} reasons to doubt these numbers; the first: "
-                           f"{report.doubts[0].text}"))
+                           f"{first.text}"))
     console.print("", Text.assemble("The report: ", (str(page), "bold")), "Try next:",
-                  *(Text(f"  {command}", "bold") for command in commands(report, out)), sep="\n", soft_wrap=True)
-
-
-def sentences(report: "Report") -> Iterator[str]:
-    """What was measured, in plain words; every number comes from this run's records."""
-    from dualmask.reporting.report_tables import MODE_WORDS, mode_name
-
-    for table in report.tables:
-        yield f"{mode_name(table)} ({MODE_WORDS[table.mode]}):"
-        yield from map("  * {}".format, lines(table))
-    yield "Few texts and one training seed: differences inside the intervals are chance, not findings."
-
-
-def lines(table: "Table") -> Iterator[str]:
-    from dualmask.reporting.entries import WORST
-    from dualmask.reporting.findings import counted
-
-    for line in table.lines:
-        if (both := line.both(table.leading)) is None:
-            continue
-        clean, robust = both
-        under = f"under {table.leading}"
-        if table.leading == WORST and line.worst:
-            under = f"if any of {counted(len(line.worst.keys), 'attack')} may succeed"
-        seeds = f" x {robust.seeds} seeds" if robust.seeds > 1 else ""
-        yield (f"{line.defence}: {clean.mean:.0%} of {robust.texts:,} texts{seeds} right before, {robust.mean:.0%} "
-               f"{under} (95 % interval {robust.interval.low:.0%} to {robust.interval.high:.0%}).")
+                  *(Text(f"  {command}", "bold") for command in commands(report, out)), "", sep="\n", soft_wrap=True)
+    console.print(*map(Text, headline_sentences(report)), sep="\n")
 
 
 def commands(report: "Report", out: Path) -> list[str]:

@@ -18,6 +18,7 @@ from dualmask.attacks.transformations import Neighbours
 from dualmask.cards import Paper, Preset, Source
 from dualmask.models.victim import Victim
 from dualmask.options import least
+from dualmask.threats import SYNONYMS, Threat
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +51,7 @@ class A2T(Attack):
 
     name: ClassVar[str] = "a2t"
     family: ClassVar[Family] = "gradients"
+    threat: ClassVar[Threat | None] = SYNONYMS
     paper: ClassVar[Paper | None] = Paper(
         "Towards Improving Adversarial Training of NLP Models", "Yoo, Qi", "Findings of EMNLP 2021",
         "arXiv:2109.00544")

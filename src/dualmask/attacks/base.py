@@ -26,6 +26,7 @@ from dualmask.models.victim import Victim
 from dualmask.options import check_fields, check_least, check_shares, least
 from dualmask.text.stop_words import StopWords, stop_words
 from dualmask.text.words import Rule, Words
+from dualmask.threats import Threat
 
 if TYPE_CHECKING:
     from dualmask.models.language_models import MaskedLanguageModel
@@ -102,6 +103,7 @@ class Attack(Method):
 
     noun: ClassVar[str] = "attack"
     family: ClassVar[Family]
+    threat: ClassVar[Threat | None] = None  # what it does to a text, in plain words; reports group attacks by it
     against: ClassVar[tuple[str, ...]] = ()  # the defences whose mechanism it knows; none: it is for any victim
     round_down: ClassVar[bool] = False  # the number of words that a share stands for
     Options: ClassVar[type] = AttackOptions

@@ -18,6 +18,7 @@ from dualmask.cards import Paper, Preset
 from dualmask.models.victim import Victim
 from dualmask.options import came_later, least
 from dualmask.text.stop_words import stop_words
+from dualmask.threats import LIKELY_WORDS, Threat
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +52,7 @@ class BertAttack(Attack):
 
     name: ClassVar[str] = "bertattack"
     family: ClassVar[Family] = "words"
+    threat: ClassVar[Threat | None] = LIKELY_WORDS
     paper: ClassVar[Paper | None] = Paper(
         "BERT-ATTACK: Adversarial Attack Against BERT Using BERT", "Li, Ma, Guo, Xue, Qiu", "EMNLP 2020",
         "arXiv:2004.09984")

@@ -15,6 +15,7 @@ from dualmask.attacks.searches import greedy
 from dualmask.attacks.transformations import LetterEdit, deleted, inserted, substituted, swapped
 from dualmask.cards import Paper, Preset
 from dualmask.options import least
+from dualmask.threats import MISSPELLING, Threat
 
 EDITS = {"swap": swapped, "substitute": substituted, "delete": deleted, "insert": inserted}
 
@@ -44,6 +45,7 @@ class DeepWordBug(Attack):
 
     name: ClassVar[str] = "deepwordbug"
     family: ClassVar[Family] = "characters"
+    threat: ClassVar[Threat | None] = MISSPELLING
     paper: ClassVar[Paper | None] = Paper(
         "Black-box Generation of Adversarial Text Sequences to Evade Deep Learning Classifiers",
         "Gao, Lanchantin, Soffa, Qi", "IEEE S&P Workshops 2018", "arXiv:1801.04354")

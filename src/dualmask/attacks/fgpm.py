@@ -17,6 +17,7 @@ from dualmask.models.victim import Victim
 from dualmask.options import came_later, least
 from dualmask.text.stop_words import StopWords
 from dualmask.text.words import Words
+from dualmask.threats import SYNONYMS, Threat
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +53,7 @@ class FGPM(Attack):
 
     name: ClassVar[str] = "fgpm"
     family: ClassVar[Family] = "gradients"
+    threat: ClassVar[Threat | None] = SYNONYMS
     paper: ClassVar[Paper | None] = Paper(
         "Adversarial Training with Fast Gradient Projection Method against Synonym Substitution Based Text Attacks",
         "Wang, Yang, Deng, He", "AAAI 2021", "arXiv:2008.03709")

@@ -14,6 +14,7 @@ from dualmask.attacks.rankings import Ranking, by_chance, by_deletion
 from dualmask.attacks.transformations import Neighbours
 from dualmask.cards import Source
 from dualmask.options import least
+from dualmask.threats import SYNONYMS, Threat
 
 RANKINGS: dict[str, Ranking] = {"swap": by_swapping, "deletion": by_deletion, "random": by_chance}
 
@@ -43,6 +44,7 @@ class Frequent(Attack):
 
     name: ClassVar[str] = "frequent"
     family: ClassVar[Family] = "words"
+    threat: ClassVar[Threat | None] = SYNONYMS
     against: ClassVar[tuple[str, ...]] = ("ddm",)
     synonym_tables: ClassVar[tuple[Source, ...]] = (Source("{synonyms}"),)
     Options = FrequentOptions

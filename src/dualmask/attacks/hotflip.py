@@ -24,6 +24,7 @@ from dualmask.cards import Paper, Preset, Source
 from dualmask.models.victim import Victim
 from dualmask.options import least
 from dualmask.text.words import Words
+from dualmask.threats import GRADIENTS, Threat
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +57,7 @@ class HotFlip(Attack):
 
     name: ClassVar[str] = "hotflip"
     family: ClassVar[Family] = "gradients"
+    threat: ClassVar[Threat | None] = GRADIENTS
     paper: ClassVar[Paper | None] = Paper(
         "HotFlip: White-Box Adversarial Examples for Text Classification", "Ebrahimi, Rao, Lowd, Dou", "ACL 2018",
         "arXiv:1712.06751")

@@ -19,6 +19,7 @@ from dualmask.models.victim import Victim
 from dualmask.options import least
 from dualmask.text.letters import HOMOGLYPHS, keyboard_neighbours, slips
 from dualmask.text.words import Words
+from dualmask.threats import MISSPELLING, Threat
 
 RANKINGS: dict[str, Ranking] = {"swap": by_swapping, "unk": by_unknown, "random": by_chance}
 SIGNS = "'-._#7"  # inside a word they make code, an address or a number of it, or two words
@@ -54,6 +55,7 @@ class Misprint(Attack):
 
     name: ClassVar[str] = "misprint"
     family: ClassVar[Family] = "characters"
+    threat: ClassVar[Threat | None] = MISSPELLING
     against: ClassVar[tuple[str, ...]] = ("ddm-restore",)
     Options = MisprintOptions
     options: MisprintOptions

@@ -20,6 +20,7 @@ from dualmask.models.victim import Victim
 from dualmask.options import least
 from dualmask.text.stop_words import stop_words
 from dualmask.text.words import Words
+from dualmask.threats import SYNONYMS, Threat
 
 if TYPE_CHECKING:
     from dualmask.text.synonyms import Synonyms
@@ -60,6 +61,7 @@ class Outsider(Attack):
 
     name: ClassVar[str] = "outsider"
     family: ClassVar[Family] = "words"
+    threat: ClassVar[Threat | None] = SYNONYMS
     against: ClassVar[tuple[str, ...]] = ("ddm-restore",)
     synonym_tables: ClassVar[tuple[Source, ...]] = (
         Source("{synonyms}", unless={"neighbours": (0,)}), Source("wordnet", when={"wordnet": (True,)}))

@@ -13,6 +13,7 @@ from dualmask.attacks.problem import Answer, Problem, Steps
 from dualmask.attacks.transformations import LetterEdit, deleted, inserted, substituted, swapped
 from dualmask.options import least
 from dualmask.text.words import Words
+from dualmask.threats import ADDED_WORDS, Threat
 
 EDITS = (swapped, substituted, deleted, inserted)
 # Letters that English texts do not have, though many vocabularies do: Cyrillic, Greek, Georgian, Hebrew and others
@@ -45,6 +46,7 @@ class Padding(Attack):
 
     name: ClassVar[str] = "padding"
     family: ClassVar[Family] = "characters"
+    threat: ClassVar[Threat | None] = ADDED_WORDS
     against: ClassVar[tuple[str, ...]] = ("ddm",)
     Options = PaddingOptions
     options: PaddingOptions

@@ -14,6 +14,7 @@ from dualmask.attacks.searches import greedy, in_turn
 from dualmask.attacks.transformations import Neighbours, WordNetSynonyms
 from dualmask.cards import Paper, Preset, Source
 from dualmask.options import came_later, least
+from dualmask.threats import SYNONYMS, Threat
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +47,7 @@ class PWWS(Attack):
 
     name: ClassVar[str] = "pwws"
     family: ClassVar[Family] = "words"
+    threat: ClassVar[Threat | None] = SYNONYMS
     paper: ClassVar[Paper | None] = Paper(
         "Generating Natural Language Adversarial Examples through Probability Weighted Word Saliency",
         "Ren, Deng, He, Che", "ACL 2019", "ACL P19-1103")

@@ -16,6 +16,7 @@ from dualmask.attacks.searches import beam
 from dualmask.cards import Source
 from dualmask.models.victim import Victim
 from dualmask.options import least
+from dualmask.threats import GRADIENTS, Threat
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +46,7 @@ class SeeThrough(Attack):
 
     name: ClassVar[str] = "seethrough"
     family: ClassVar[Family] = "gradients"
+    threat: ClassVar[Threat | None] = GRADIENTS
     against: ClassVar[tuple[str, ...]] = ("ddm",)
     synonym_tables: ClassVar[tuple[Source, ...]] = (Source("{synonyms}"),)
     Options = SeeThroughOptions

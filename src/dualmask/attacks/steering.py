@@ -12,6 +12,7 @@ from dualmask.attacks.problem import Answer, Problem, Steps
 from dualmask.attacks.transformations import LookAlikes
 from dualmask.text.stop_words import StopWords
 from dualmask.text.words import Words
+from dualmask.threats import MISSPELLING, Threat
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +36,7 @@ class Steering(Attack):
 
     name: ClassVar[str] = "steering"
     family: ClassVar[Family] = "characters"
+    threat: ClassVar[Threat | None] = MISSPELLING
     against: ClassVar[tuple[str, ...]] = ("ddm",)
     Options = SteeringOptions
     options: SteeringOptions

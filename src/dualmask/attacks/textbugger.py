@@ -17,6 +17,7 @@ from dualmask.attacks.transformations import LetterEdit, LookAlikes, Neighbours,
 from dualmask.cards import Paper, Preset, Source
 from dualmask.models.victim import Victim
 from dualmask.options import least
+from dualmask.threats import MISSPELLING_AND_SYNONYMS, Threat
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +52,7 @@ class TextBugger(Attack):
 
     name: ClassVar[str] = "textbugger"
     family: ClassVar[Family] = "characters"
+    threat: ClassVar[Threat | None] = MISSPELLING_AND_SYNONYMS
     paper: ClassVar[Paper | None] = Paper(
         "TextBugger: Generating Adversarial Text Against Real-world Applications", "Li, Ji, Du, Li, Wang",
         "NDSS 2019", "arXiv:1812.05271")

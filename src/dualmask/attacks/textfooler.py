@@ -15,6 +15,7 @@ from dualmask.attacks.searches import greedy
 from dualmask.attacks.transformations import Neighbours
 from dualmask.cards import Paper, Preset, Source
 from dualmask.options import came_later, least
+from dualmask.threats import SYNONYMS, Threat
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +46,7 @@ class TextFooler(Attack):
 
     name: ClassVar[str] = "textfooler"
     family: ClassVar[Family] = "words"
+    threat: ClassVar[Threat | None] = SYNONYMS
     paper: ClassVar[Paper | None] = Paper(
         "Is BERT Really Robust? A Strong Baseline for Natural Language Attack on Text Classification and Entailment",
         "Jin, Jin, Zhou, Szolovits", "AAAI 2020", "arXiv:1907.11932")

@@ -14,6 +14,7 @@ from dualmask.attacks.rankings import Ranking, by_chance, by_unknown
 from dualmask.attacks.transformations import WordByWord
 from dualmask.options import least
 from dualmask.text.letters import slips
+from dualmask.threats import MISSPELLING, Threat
 
 RANKINGS: dict[str, Ranking] = {"swap": by_swapping, "unk": by_unknown, "random": by_chance}
 
@@ -41,6 +42,7 @@ class Typist(Attack):
 
     name: ClassVar[str] = "typist"
     family: ClassVar[Family] = "characters"
+    threat: ClassVar[Threat | None] = MISSPELLING
     against: ClassVar[tuple[str, ...]] = ("ddm",)
     Options = TypistOptions
     options: TypistOptions

@@ -14,6 +14,7 @@ from dualmask.attacks.searches import greedy
 from dualmask.attacks.transformations import LetterEdit, deleted, inserted, substituted, swapped
 from dualmask.options import least
 from dualmask.text.words import Words
+from dualmask.threats import INVISIBLE, Threat
 
 EDITS = (swapped, substituted, deleted, inserted)
 # Zero-width space and joiner, word joiner, soft hyphen, a selector of variants, a Hangul filler, Braille without dots
@@ -44,6 +45,7 @@ class Unseen(Attack):
 
     name: ClassVar[str] = "unseen"
     family: ClassVar[Family] = "characters"
+    threat: ClassVar[Threat | None] = INVISIBLE
     against: ClassVar[tuple[str, ...]] = ("ddm-restore", "ranmask")
     Options = UnseenOptions
     options: UnseenOptions

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a grid is: what its folder holds already, and how long the rest may take by what was measured there."""
+"""How far a grid is: what its folder holds already."""
 
 import json
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -18,7 +17,6 @@ from dualmask.evaluation.protocol import source_mark
 from dualmask.evaluation.records import RECORDS, Cell, CellRecords, cell_of
 from dualmask.options import saved_options, whole_training
 from dualmask.results import FAULTS, AttackResult, difference, read_header, read_results
-from dualmask.storage import DESCRIPTION
 from dualmask.system_errors import explain_os_error
 
 MODELS = "models"
@@ -185,59 +183,6 @@ def wanted_texts(header: Mapping[str, object], settings: Mapping[str, object]) -
     return cast(int, header.get("texts", -1))
 
 
-@dataclass(frozen=True)
-class TimeLeft:
-    """An estimate from what was measured in the same folder, and how much it does not cover."""
-
-    seconds: float
-    unknown: int = 0  # cells and trainings whose like was not measured yet
-
-
-class Pace:
-    """Seconds for a text of a cell, and for a training, as far as they were measured."""
-
-    def __init__(self) -> None:
-        self.texts: dict[tuple[str, ...], list[float]] = defaultdict(lambda: [0.0, 0.0])
-        self.trainings: dict[tuple[str, str], list[float]] = defaultdict(list)
-
-    @staticmethod
-    def kind(cell: Cell) -> tuple[str, ...]:
-        """Cells that take about the same time."""
-        return cell.data, cell.encoder, cell.attack, cell.mode
-
-    def learn(self, cell: Cell, texts: float, seconds: float) -> None:
-        total = self.texts[self.kind(cell)]
-        total[0], total[1] = total[0] + texts, total[1] + seconds
-
-    def learn_training(self, job: Job, seconds: float) -> None:
-        self.trainings[job.data.name, job.encoder.name].append(seconds)
-
-    def left(self, cells: Iterable[tuple[Cell, int | None]], jobs: Sequence[Job]) -> TimeLeft:
-        """For cells with the texts that they lack, and for classifiers that are to be trained."""
-        seconds, unknown = 0.0, 0
-        for cell, texts in cells:
-            done, taken = self.texts.get(self.kind(cell), (0.0, 0.0))
-            if done and texts is not None:
-                seconds += texts * taken / done
-            else:
-                unknown += 1
-        for job in jobs:
-            known = self.trainings.get((job.data.name, job.encoder.name))
-            seconds, unknown = (seconds + sum(known) / len(known), unknown) if known else (seconds, unknown + 1)
-        return TimeLeft(seconds, unknown)
-
-
-def measured(plan: Plan, standings: Mapping[Cell, Standing], out: Path) -> Pace:
-    """The pace of what a folder holds."""
-    pace = Pace()
-    for cell, found in standings.items():
-        pace.learn(cell, found.texts - found.faults, found.seconds)
-    for job in plan.jobs:
-        if (seconds := training_seconds(out / MODELS / job.name)) is not None:
-            pace.learn_training(job, seconds)
-    return pace
-
-
 def untrained(plan: Plan, standings: Mapping[Cell, Standing], out: Path) -> list[Job]:
     """Jobs with something left to do whose network is not there; of several that take the same one, the first."""
     found: dict[str, Job] = {}
@@ -245,12 +190,3 @@ def untrained(plan: Plan, standings: Mapping[Cell, Standing], out: Path) -> list
         if not all(standings[task.cell].finished or standings[task.cell].problem for task in job.tasks):
             found.setdefault(job.models[0], job)
     return [job for name, job in found.items() if unfinished(out / MODELS / name)]
-
-
-def training_seconds(folder: Path) -> float | None:
-    """What training a saved classifier took; None where there is none, or it does not say."""
-    try:
-        told = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))["training"]["seconds"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return float(told) if isinstance(told, int | float) else None

@@ -29,7 +29,9 @@ ROW = 21.0  # height of a row in plots of rows
 NAMES = 122.0  # width of their names
 COVERED = 4.0  # marks that are nearer to each other look like one
 Box = tuple[float, float, float, float]  # left, right, top, bottom
-ACROSS = Scale(0.0, 1.0, NAMES, axes.WIDTH - axes.RIGHT - 6)
+VALUES = 76.0  # and of the values at their ends
+ACROSS = Scale(0.0, 1.0, NAMES, axes.WIDTH - VALUES)
+BARS, COUNTS = 50.0, 16.0  # height of a row of bars, and of the numbers above them
 
 
 def told(share: Share) -> str:
@@ -191,7 +193,8 @@ def class_line(row: ClassRow, y: float) -> str:
             + f'<path class="line thin {tinted(row.tint)}" d="M{place(ACROSS(row.robust.mean))} {place(y)}'
             f'H{place(ACROSS(row.clean.mean))}"/>'
             + mark(row.tint, ACROSS(row.clean.mean), y, title=tip, hollow=True)
-            + mark(row.tint, ACROSS(row.robust.mean), y, title=tip))
+            + mark(row.tint, ACROSS(row.robust.mean), y, title=tip)
+            + text(axes.WIDTH - 2, y + 4, f"{100 * row.clean.mean:.0f} → {percent(row.robust.mean)}", anchor="end"))
 
 
 def scale_of_shares(height: float) -> str:
@@ -204,18 +207,20 @@ def query_chart(title: str, rows: Sequence[Histogram]) -> str:
     """A small histogram for each defence, one below the other, on one scale."""
     edges = rows[0].edges
     x = Scale(edges[0], edges[-1], NAMES, axes.WIDTH - axes.RIGHT - 6, log=True)
-    body, y, tall = [], 6.0, 2 * ROW
+    body, y = [], 2.0
     for row in rows:
-        y += tall
+        y += BARS
         highest = max(row.counts)
         body.append(text(NAMES - 12, y - 14, cut(row.name, 17), anchor="end")
                     + text(NAMES - 12, y - 1, f"median {row.median:,.0f}", anchor="end", classes="title"))
         for (start, end), count in zip(pairwise(edges), row.counts, strict=True):
             if count:
-                high = max(1.0, (tall - 8) * count / highest)
+                high = max(1.0, (BARS - COUNTS) * count / highest)
                 body.append(f'<rect class="bar {tinted(row.tint)}" x="{place(x(start))}" y="{place(y - high)}" '
                             f'width="{place(max(1.0, x(end) - x(start) - 1))}" height="{place(high)}"><title>'
-                            f'{count:,} texts took {start:,} to {end - 1:,} queries</title></rect>')
+                            f'{count:,} texts took {start:,} to {end - 1:,} queries</title></rect>'
+                            + text((x(start) + x(end)) / 2, y - high - 3, f"{count:,}", anchor="middle",
+                                   classes="count"))
         body.append(f'<path class="grid" d="M{NAMES:g} {place(y)}H{place(x.end)}"/>')
     body += [text(x(value), y + 16, whole(value), anchor="middle") for value in x.ticks()]
     body.append(text((x.start + x.end) / 2, y + 33, "queries for a text", anchor="middle", classes="title"))

@@ -29,10 +29,11 @@ from dualmask.reporting.conditions import (
     temperature_of_others,
     texts_differ,
 )
-from dualmask.reporting.entries import PLAIN, Entry, Key, Share, Worst, plain_rows
+from dualmask.reporting.entries import PLAIN, Entry, Key, Share, Worst
 from dualmask.reporting.findings import CHECKS, WIDE, Finding, Severity, named, percent, points, setting
 from dualmask.reporting.reported import ReportedTable
 from dualmask.reporting.training_doubts import best_at_the_end, trained_before_corrections, trained_otherwise
+from dualmask.reporting.unchanged import no_effect
 
 ORDER: Sequence[Severity] = ("serious", "caution", "note")
 UNRANKED = frozenset({  # where serious: accuracy under attack may flatter the defence, or can't be compared
@@ -58,7 +59,7 @@ def find_doubts(entries: Entries, worst: Sequence[Worst], reported: ReportedTabl
     whole = [one for one in entries if not one.missing]  # of others the easy texts are there, so they look weak
     for compare in (transfer_stronger, aware_weaker, white_box_weaker, illusions):
         found += compare(whole)
-    for look in (adaptive_missing, aware_missing, like_plain, small_samples, single_seeds, unfinished, seeds_differ,
+    for look in (adaptive_missing, aware_missing, no_effect, small_samples, single_seeds, unfinished, seeds_differ,
                  never_begun, trained_otherwise, best_at_the_end, encoders_differ, texts_differ, sources_differ,
                  several_plain, mixed_presets, other_options, temperature_extreme, temperature_of_others, stand_ins,
                  trained_on_an_attack, chosen_under_an_attack, shared_tables, no_better_rankings):
@@ -215,26 +216,6 @@ def aware_missing(entries: Entries) -> Iterator[Finding]:
                       tuple(one.key for group in lacking for one in group))
 
 
-def like_plain(entries: Entries) -> Iterator[Finding]:
-    """The same answers on clean texts as the plain classifier, text by text."""
-    by_key, rows = {one.key: one for one in entries}, plain_rows(entries)
-    for group in classifiers(entries):
-        pairs = [(one, plain) for one in group if one.method != PLAIN
-                 and (plain := by_key.get(one.key._replace(defence=rows.get(one.key[:2], ""))))]
-        same = [one for one, plain in pairs
-                if len(clean_labels(one)) >= 20 and clean_labels(one) == clean_labels(plain)]
-        if same:
-            yield Finding("answers like plain", "serious",
-                          f"{same[0].key.defence} ({same[0].key.data}, {same[0].key.encoder}): the same label as the "
-                          f"plain classifier on all {len(clean_labels(same[0]))} clean texts. Was it trained and "
-                          "switched on?", tuple(one.key for one in same))
-
-
-def clean_labels(entry: Entry) -> dict[tuple[int, int], int]:
-    return {(run.seed, one.index): one.clean for run in entry.runs for one in run.records.results
-            if one.clean is not None}
-
-
 def small_samples(entries: Entries) -> Iterator[Finding]:
     wide = {one.key: half(one.robust) for one in entries if one.robust and half(one.robust) > WIDE}
     if wide:
@@ -286,13 +267,14 @@ def under_reported(entries: Entries, reported: ReportedTable) -> Iterator[Findin
     for group in classifiers(entries):
         one = max(group, key=lambda one: one.clean.texts if one.clean and one.key.mode != "transfer-successful" else 0)
         beside = reported.clean(one.key.data, one.method)
-        if beside is None or one.clean is None or one.key.mode == "transfer-successful":
+        clean = one.tested or one.clean
+        if beside is None or clean is None or one.key.mode == "transfer-successful":
             continue
-        if 100 * one.clean.mean < beside - 2 and 100 * one.clean.interval.high < beside:
+        if 100 * clean.mean < beside - 2 and 100 * clean.interval.high < beside:
             other = " (other texts of the same kind)" if one.key.data in reported.similar else ""
             yield Finding("clean accuracy under the reported", "caution",
                           f"{one.key.defence} ({one.key.data}, {one.key.encoder}): clean accuracy is "
-                          f"{points(one.clean.mean)}, reported{other} {beside:.1f}. A weaker encoder or too little "
+                          f"{points(clean.mean)}, reported{other} {beside:.1f}. A weaker encoder or too little "
                           "training; its robustness is not comparable with the reported.",
                           tuple(entry.key for entry in group))
 

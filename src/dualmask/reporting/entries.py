@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a report's figures are: shares with their uncertainty, one entry for each kind of cell, and the worst case."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -65,6 +66,8 @@ class Entry:
     runs: tuple[Run, ...]
     clean: Share | None  # CLA, the defence on
     undefended: Share | None  # the same texts with the defence off
+    tested: Share | None  # CLA on the whole test part, where the classifier's own facts tell it
+    tested_undefended: Share | None  # and with the defence off
     robust: Share | None  # CAA
     redrawn: Share | None  # of a defence that draws: CAA if only successes count that most new draws repeat
     success: Share | None  # SUCC
@@ -146,11 +149,35 @@ def entry(key: Key, cells: Sequence[CellRecords]) -> Entry:
         preset=str(training_facts(header).get("preset") or ""), recipe=str(header.get("attack") or key.attack),
         attack_preset="" if header.get("changed") else str(header.get("preset") or ""), runs=runs,
         clean=share([(one.right, one.texts) for one in counts]), undefended=share([one.undefended for one in runs]),
+        tested=on_test_part(cells, "test_accuracy"),
+        tested_undefended=None if headless(method_of(cells[0])) else on_test_part(cells, "test_accuracy_undefended"),
         robust=share([(one.right - one.flipped, one.texts) for one in counts]), redrawn=with_new_draws(counts),
         success=share([(one.flipped, one.right) for one in counts]),
         queries=total.queries if attacked else None, rows=total.rows if attacked else None,
         changed=total.changed, similarity=total.similarity, seconds=mean(attacked), attacked=len(attacked),
         succeeded=total.succeeded, faults=sum(one.faults for one in counts), missing=sum(one.missing for one in runs))
+
+
+def on_test_part(cells: Sequence[CellRecords], fact: str) -> Share | None:
+    """An accuracy that classifiers know of the whole test part that the attacked texts were drawn from; None where one
+    of them does not know it, or knows it of other data."""
+    found = []
+    for header in (records.header for records in cells):
+        known, texts = training_facts(header).get(fact), test_texts(header)
+        if not isinstance(known, int | float) or not 0 <= known <= 1 or not texts:
+            return None
+        found.append((round(known * texts), texts))
+    return share(found)
+
+
+def test_texts(header: Mapping[str, object]) -> int:
+    """How many texts the test part has; 0 where it is not told, or where the attacked texts come from other data."""
+    rows = training_facts(header).get("rows")
+    tested = rows.get("test") if isinstance(rows, Mapping) else None
+    digest = re.match(r"(\d+) examples ", str(header.get("data")))
+    attacked = int(digest[1]) if digest else None
+    known = tested if isinstance(tested, int) else attacked
+    return known if known and attacked in (None, known) else 0
 
 
 def with_new_draws(counts: Sequence[Robustness]) -> Share | None:

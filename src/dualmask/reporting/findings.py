@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dualmask.evaluation.records import SCORE_WORDS
-from dualmask.reporting.entries import PLAIN, Entry, Key, Run, options_of
+from dualmask.reporting.entries import Entry, Key, Run, options_of
 from dualmask.results import FAULTS, HELD, AttackResult
 
 Severity = Literal["serious", "caution", "note"]
 ASKING = ("adaptive", "defence-aware")  # modes in which an attack asks the classifier that is measured
 HARDLY = 2  # queries: the clean text, and one more
 WIDE = 0.05  # half an interval that says little
+
+OF_SIZE = ("few texts", "one training seed")  # doubts that more of the same would end; told in one line
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,11 @@ def percent(part: int, whole: int) -> str:
 
 def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def size_line(found: Sequence[Finding]) -> str:
+    """What the doubts about size are told by where they are folded."""
+    return f"{counted(len(found), 'doubt')} about size: {', '.join(dict.fromkeys(one.name for one in found))}"
 
 
 def setting(run: Run, name: str) -> object:
@@ -220,23 +227,6 @@ def window(given: Mapping[str, object]) -> int | None:
     return size if given.get("similarity") is not None and given.get("skip_short") and isinstance(size, int) else None
 
 
-def defence_off(entry: Entry) -> Iterator[Finding]:
-    """Clean accuracy with the defence on that equals the one with it off, to the decimal."""
-    acts = any(one.hidden for one in entry.results) or any(
-        setting(run, "noise") in ("fresh", "text") or setting(run, "passes") not in (None, "1") for run in entry.runs)
-    if not acts or entry.method == PLAIN or entry.clean is None or entry.undefended is None:
-        return
-    if points(entry.clean.mean) == points(entry.undefended.mean):
-        asked = [one for one in entry.results if one.undefended is not None and one.clean is not None]
-        other = sum(one.undefended != one.clean for one in asked)
-        enough = len(asked) >= 20  # fewer may all keep their labels
-        yield Finding("clean accuracy unchanged", "serious" if enough and not other else "note",
-                      f"{named(entry.key)}: clean accuracy is {points(entry.clean.mean)} with the defence on and off; "
-                      f"it changed the label of {other} of {len(asked)} clean texts. "
-                      + ("Was it switched on?" if enough and not other else "The two may agree by chance."),
-                      (entry.key,))
-
-
 def faults(entry: Entry) -> Iterator[Finding]:
     if entry.faults:
         broken = [one for one in entry.results if one.outcome in FAULTS]
@@ -247,4 +237,4 @@ def faults(entry: Entry) -> Iterator[Finding]:
 
 
 CHECKS: Sequence[Check] = (
-    contradictions, one_answer, idle, stopped, given_up, no_slope, noise, invalid, short_texts, defence_off, faults)
+    contradictions, one_answer, idle, stopped, given_up, no_slope, noise, invalid, short_texts, faults)

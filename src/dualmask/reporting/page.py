@@ -7,7 +7,9 @@ from string import Template
 from dualmask import __version__
 from dualmask.reporting.axes import percent, shown, stylesheet, tinted
 from dualmask.reporting.entries import WORST, Entry, Share
-from dualmask.reporting.findings import counted
+from dualmask.reporting.findings import OF_SIZE, Finding, counted, size_line
+from dualmask.reporting.first_words import explained_page
+from dualmask.reporting.headline import Headline, clean_sentence, gain_sentences, headlines
 from dualmask.reporting.page_details import glossary, missing, provenance
 from dualmask.reporting.page_plots import plots
 from dualmask.reporting.page_tables import (
@@ -72,9 +74,10 @@ def html(report: Report) -> str:
     body = "".join(f'<section id="{name}"><h2>{title}</h2>\n{content}</section>\n' for name, title, content in sections)
     cells = sum(len(one.runs) for one in report.entries)
     style = stylesheet("theme", "plots", "report")
-    return PAGE.substitute(
-        policy=POLICY, title=shown(report.title), style=style, headline=headline(report, tints), links=links, body=body,
-        foot=f"{counted(report.records, 'record')}, {counted(cells, 'cell')}; written by dualmask {__version__}.")
+    return explained_page(PAGE.substitute(
+        policy=POLICY, title=shown(report.title), style=style, links=links, body=body,
+        headline=threats(report, tints) + headline(report, tints),
+        foot=f"{counted(report.records, 'record')}, {counted(cells, 'cell')}; written by dualmask {__version__}."))
 
 
 def tints_of(report: Report) -> dict[str, int]:
@@ -82,6 +85,30 @@ def tints_of(report: Report) -> dict[str, int]:
     plain = {table.plain for table in report.tables if table.plain}
     names = sorted({entry.key.defence for entry in report.entries} - plain)
     return {**dict.fromkeys(plain, 0), **{name: place for place, name in enumerate(names, start=1)}}
+
+
+def threats(report: Report, tints: Mapping[str, int]) -> str:
+    """What helps against what: sentences and bars for each classifier's adaptive table."""
+    return "".join(
+        f'<div class="helps"><p class="where">{shown(found.table.data)}, {shown(found.table.encoder)}</p>'
+        f"<p>{shown(' '.join(gain_sentences(found)))}</p>{threat_bars(found, tints)}"
+        f"<p>{shown(' '.join(clean_sentence(found)))}</p></div>\n" for found in headlines(report))
+
+
+def threat_bars(found: Headline, tints: Mapping[str, int]) -> str:
+    """For each attack a bar of plain and one of the best row, with their values; sentences tell the same."""
+    rows = []
+    for gain in found.gains:
+        sides = [(found.beside.defence, gain.plain)] if found.beside and gain.plain is not None else []
+        bars = "".join(held_bar(name, tints[name], held / gain.texts)
+                       for name, held in [*sides, (found.line.defence, gain.best)])
+        rows.append(f'<div class="threat"><b>{shown(gain.named)}</b>{bars}</div>')
+    return f'<div class="threats" aria-hidden="true">{"".join(rows)}</div>'
+
+
+def held_bar(name: str, tint: int, share: float) -> str:
+    return (f'<div class="{tinted(tint)}"><span>{shown(name)}</span><div class="track">'
+            f'<i class="robust" style="width:{100 * share:.1f}%"></i></div><span>{percent(share)}</span></div>')
 
 
 def headline(report: Report, tints: Mapping[str, int]) -> str:
@@ -108,9 +135,14 @@ def headline_of(table: Table, tints: Mapping[str, int], doubted: Mapping[str, st
     others = [one for one in every if one not in order]
     apart = "" if even else ' Not all rows <a href="#doubts">compare as they stand</a>.'
     bars = "".join(bar(line.defence, tints[line.defence], clean, robust) for line, clean, robust in named)
-    return (f'<div class="headline"><p class="where">{shown(table.data)}, {shown(table.encoder)}</p>'
+    return (f'<div class="headline"><p class="where">{shown(place_of(table))}</p>'
             f"<p>{words}{doubted_plain(table, doubted)}{unranked(others, doubted)}{apart}</p>"
             f'<div class="bars" aria-hidden="true">{bars}</div></div>\n')
+
+
+def place_of(table: Table) -> str:
+    kind = "the worst case" if table.leading == WORST else f"under {table.leading}"
+    return f"{table.data}, {table.encoder}: {kind}"
 
 
 def doubted_plain(table: Table, doubted: Mapping[str, str]) -> str:
@@ -138,7 +170,7 @@ def told(table: Table, rows: Sequence[Row]) -> str:
         if words:
             text = f"{percent(clean.mean)} and <b>{percent(robust.mean)}</b> ({interval(robust)})"
         else:
-            text = (f"{percent(clean.mean)} right on clean texts, <b>{percent(robust.mean)}</b> (95 % interval "
+            text = (f"{percent(clean.mean)} right before the attack, <b>{percent(robust.mean)}</b> (95 % interval "
                     f"{interval(robust)}) under {shown(attack_words(table, line))}")
         words.append(f"<b>{shown(line.defence)}</b>: {text}" + ("" if same else f", {basis}"))
     return "; ".join([*words, *bases[:same]])
@@ -182,9 +214,17 @@ def doubts(report: Report) -> str:
     if not report.doubts:
         return ('<div class="doubts"><p>No automatic check found a reason for doubt. That proves nothing: other '
                 "attacks may still succeed.</p></div>\n")
-    items = "".join(f'<li class="{found.severity}"><b class="severity">{found.severity}</b> '
-                    f"<b>{shown(found.name)}:</b> {shown(found.text)}</li>" for found in report.doubts)
-    return f'<div class="doubts"><ul>{items}</ul></div>\n'
+    of_size = [one for one in report.doubts if one.name in OF_SIZE]
+    others = "".join(doubt_item(one) for one in report.doubts if one.name not in OF_SIZE)
+    listed = f"<ul>{others}</ul>" if others else ""
+    folded = (f"<details><summary>{size_line(of_size)}</summary><ul>{''.join(map(doubt_item, of_size))}</ul></details>"
+              if of_size else "")
+    return f'<div class="doubts">{listed}{folded}</div>\n'
+
+
+def doubt_item(found: Finding) -> str:
+    return (f'<li class="{found.severity}"><b class="severity">{found.severity}</b> <b>{shown(found.name)}:</b> '
+            f"{shown(found.text)}</li>")
 
 
 def tables(report: Report) -> str:

@@ -143,8 +143,8 @@ def classes(table: Table, pool: Pool, tints: Mapping[str, int]) -> str:
     panels = [class_chart(f"{named(label, labels)} ({counted(rows[label][0].clean.texts, 'text')})", rows[label])
               for label in shown_ones]
     more = f" The first {MOST_CLASSES} of {len(rows)} classes." if len(rows) > MOST_CLASSES else ""
-    return (f'<h4>Class by class</h4><p class="notes">Hollow: clean accuracy; filled: under all attacks together.{more}'
-            f"</p>{grid(panels)}")
+    note = f"Hollow: clean accuracy; filled: under all attacks together; both at the end.{more}"
+    return f'<h4>Class by class</h4><p class="notes">{note}</p>{grid(panels)}'
 
 
 def queries(table: Table, tints: Mapping[str, int]) -> str:

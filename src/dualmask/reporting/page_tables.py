@@ -26,7 +26,7 @@ BETTER, WORSE = "†", "‡"
 
 def main_table(table: Table, cautions: Sequence[str]) -> str:
     """Defences in rows, attacks in columns, with what a paper reports below what was measured."""
-    off = any(line.undefended for line in table.lines)
+    off = any(line.undefended_figure for line in table.lines)
     heads = ["<th scope=\"col\">defence</th>", '<th scope="col">CLA<small>clean, defence on</small></th>']
     heads += [f'<th scope="col">{shown(name)}<small>{"CAA, all attacks" if name == WORST else "CAA"}</small></th>'
               for name in worst_first(table)]
@@ -59,7 +59,7 @@ def zero_row(table: Table, *, off: bool) -> str:
 
 def table_row(table: Table, line: Line, *, off: bool) -> str:
     cells = [f'<th scope="row">{shown(line.defence)}<small>{basis(line)}</small></th>',
-             f"<td>{figure(line.clean)}{reported(line.clean_gap)}</td>"]
+             f"<td>{clean_cell(line)}{reported(line.clean_gap)}</td>"]
     for column in worst_first(table):
         entry = line.entries.get(column)
         place = table.place(line.defence, column)
@@ -74,12 +74,20 @@ def table_row(table: Table, line: Line, *, off: bool) -> str:
         cells.append(f"<td>{content}</td>")
     if off:
         undefined = f'<span class="none">{UNDEFINED}</span>'
-        cells.append(f"<td>{undefined if headless(line.method) else figure(line.undefended)}</td>")
+        cells.append(f"<td>{undefined if headless(line.method) else figure(line.undefended_figure)}</td>")
     return f"<tr>{''.join(cells)}</tr>"
 
 
 def basis(line: Line) -> str:
     return "no texts" if line.clean is None else stands_on(line.clean)
+
+
+def clean_cell(line: Line) -> str:
+    """Clean accuracy; of the whole test part with its texts, and beside it what the attacked texts had."""
+    if line.tested is None:
+        return figure(line.clean)
+    sample = "" if line.clean is None else f"<small>attacked texts {exact(line.clean)}</small>"
+    return f"{figure(line.tested)}<small>on {stands_on(line.tested)}</small>{sample}"
 
 
 def stands_on(share: Share) -> str:

@@ -35,7 +35,7 @@ class Gap:
 
     measured: float
     reported: float
-    far: bool  # more than two deviations apart or, with one seed, outside the interval
+    far: bool  # more than two deviations apart or, with one seed, outside the interval; by the same profile only
     older: str = ""  # how the attack was set otherwise when the other was reported
 
     @property
@@ -52,8 +52,10 @@ class Line:
     preset: str  # that its options come from, where it is known
     entries: Mapping[str, Entry]  # by attack
     worst: Worst | None  # in tables of adaptive and defence-aware attacks
-    clean: Share | None  # CLA with the defence on, of the entry with most texts
+    clean: Share | None  # CLA with the defence on of the attacked texts, of the entry with most of them
     undefended: Share | None  # with the defence off
+    tested: Share | None  # CLA on the whole test part, where it is known
+    tested_undefended: Share | None  # with the defence off
     gaps: Mapping[str, Gap]  # of CAA, by attack
     clean_gap: Gap | None
 
@@ -66,10 +68,20 @@ class Line:
         """Which defence this is, where records tell too little for the row's name to say so."""
         return "" if self.defence.split(" ")[0] == self.method else self.method
 
+    @property
+    def clean_figure(self) -> Share | None:
+        """What is shown as clean accuracy: the whole test part's where it is known, else the attacked texts'."""
+        return self.tested or self.clean
+
+    @property
+    def undefended_figure(self) -> Share | None:
+        """The same with the defence off, on the same texts."""
+        return self.tested_undefended if self.tested else self.undefended
+
     def robust(self, column: str) -> Share | None:
         """Accuracy under an attack, in the worst case, or (CLEAN) without one."""
         if column == CLEAN:
-            return self.clean
+            return self.clean_figure
         if column == WORST:
             return self.worst.robust if self.worst else None
         return self.entries[column].robust if column in self.entries else None
@@ -136,7 +148,12 @@ class Table:
         return found
 
     def place(self, defence: str, column: str) -> int | None:
-        """1 for the highest figure of a column (CLEAN, an attack or WORST) of several rows, 2 for the second."""
+        """1 for the highest figure of a column (CLEAN, an attack or WORST) of several rows, 2 for the second.
+
+        None where some rows' clean accuracy is of the whole test part and others' of the attacked texts alone.
+        """
+        if column == CLEAN and len({line.tested is None for line in self.lines}) > 1:
+            return None
         return rank({line.defence: share.mean for line in self.lines if (share := line.robust(column))}, defence)
 
 
@@ -249,11 +266,18 @@ def make_line(group: Sequence[Entry], worst: Worst | None, reported: ReportedTab
     beside = {name: cell for name, one in by_attack.items() if (cell := reported.beside(one))}
     chosen = key.mode == "transfer-successful"  # texts that plain had right, so that theirs is no clean accuracy
     clean = None if chosen else reported.clean(key.data, method)
+    tested = None if chosen else largest.tested
     return Line(
         defence=key.defence, method=method, preset=largest.preset, entries=by_attack, worst=worst, clean=largest.clean,
-        undefended=largest.undefended, clean_gap=gap(largest.clean, clean) if clean is not None else None,
-        gaps={name: replace(found, older=reported.apart(by_attack[name])) for name, cell in beside.items()
+        undefended=largest.undefended, tested=tested, tested_undefended=None if chosen else largest.tested_undefended,
+        clean_gap=gap(tested or largest.clean, clean) if clean is not None else None,
+        gaps={name: attack_gap(found, by_attack[name], reported) for name, cell in beside.items()
               if (found := gap(by_attack[name].robust, cell.robust))})
+
+
+def attack_gap(found: Gap, entry: Entry, reported: ReportedTable) -> Gap:
+    """Far off may only be what the same profile left: another one finds more or less by itself."""
+    return replace(found, older=reported.apart(entry), far=found.far and reported.same_profile(entry))
 
 
 def gap(measured: Share | None, reported: float) -> Gap | None:

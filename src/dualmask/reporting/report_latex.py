@@ -24,7 +24,8 @@ SPECIAL = {
     "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "±": r"$\pm$",
     "<": r"$<$", ">": r"$>$", "|": r"$|$", '"': "''",
 }
-READING = ("CLA, accuracy on clean texts with the defence on; CAA, accuracy under attack; SUCC, share of the right "
+READING = ("CLA, accuracy on clean texts with the defence on, of the whole test part where it is known; CAA, accuracy "
+           "under attack; SUCC, share of the right "
            "texts that the attack flips. Bold is the best figure of a column, underlined the second best. Worst case: "
            "a text holds only if every attack failed on it. Texts x seeds that a figure stands on are in brackets "
            "where they are not its row's, and always for the worst case. Small, in square brackets: what is left of a "

@@ -3,6 +3,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from dualmask.reporting.findings import OF_SIZE, Finding, size_line
+from dualmask.reporting.first_words import explained_parts
+from dualmask.reporting.headline import headline_sentences
 from dualmask.reporting.report import Report, Table
 from dualmask.reporting.report_tables import (
     COST,
@@ -28,11 +31,11 @@ def markdown(report: Report, *, note: str = "", pictures: Mapping[str, str] | No
     """The whole report as a text. note: said at its beginning; pictures: their names and where they lie."""
     parts = [f"# {one_line(report.title)}", *([note] if note else []),
              f"{report.records:,} records, {len(report.entries)} figures.",
-             *problem_lines(report), "## In short", rendered(headline(report)),
+             *problem_lines(report), "## What helps against what", *map(one_line, headline_sentences(report)),
+             "## In short", rendered(headline(report)),
              *(f"![{name}]({place})" for name, place in (pictures or {}).items())]
     if report.doubts:
-        parts += ["## Why you might not believe this",
-                  "\n".join(f"* **{one.severity}**, {one.name}: {one_line(one.text)}" for one in report.doubts)]
+        parts += ["## Why you might not believe this", doubt_lines(report.doubts)]
     for heading, words, rows in (("Adaptive beside transfer", BESIDE, beside_rows(report)),
                                  ("Against the best rival", RIVAL, rival_rows(report))):
         if len(rows) > 1:
@@ -54,7 +57,19 @@ def markdown(report: Report, *, note: str = "", pictures: Mapping[str, str] | No
     if report.about:
         parts += ["## How it was made",
                   "\n".join(one_line(f"* {name}: {'; '.join(values)}") for name, values in report.about.items())]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(explained_parts(parts)) + "\n"
+
+
+def doubt_lines(doubts: Sequence[Finding]) -> str:
+    """A line for each; those about size share one."""
+    of_size = [one for one in doubts if one.name in OF_SIZE]
+    lines = [f"* {doubt_told(one)}" for one in doubts if one.name not in OF_SIZE]
+    told = " ".join(map(doubt_told, of_size))
+    return "\n".join([*lines, *([f"* {size_line(of_size)}. {told}"] if of_size else [])])
+
+
+def doubt_told(found: Finding) -> str:
+    return f"**{found.severity}**, {found.name}: {one_line(found.text)}"
 
 
 def problem_lines(report: Report) -> list[str]:

@@ -7,10 +7,11 @@ from dualmask.evaluation.records import SCORE_WORDS, Mode
 from dualmask.evaluation.statistics import Spread
 from dualmask.reporting.comparison import PairedTest, listed
 from dualmask.reporting.entries import WORST, Entry, Key, Share, headless
-from dualmask.reporting.report import Gap, Line, Report, Table
+from dualmask.reporting.report import CLEAN, Gap, Line, Report, Table
 from dualmask.text.markdown import one_line, table_cell
 
 NOTHING, UNDEFINED = "-", "not defined"
+ATTACKED, BEFORE = "CLA, attacked texts", "before attack"  # columns of the sample's own clean accuracy
 MODE_WORDS: Mapping[Mode, str] = {
     "adaptive": "the attack asks the defended classifier itself",
     "transfer": "texts made against the plain classifier, then shown to the defended one, which flatters many defences",
@@ -19,14 +20,16 @@ MODE_WORDS: Mapping[Mode, str] = {
     "defence-aware": "the attack asks the defended classifier itself and knows how the defence works",
 }
 IDENTITY = ("In every file of records CAA = CLA (1 - SUCC) exactly; means over seeds, and a CLA that its row has from "
-            "another attack's texts, may differ from it.")
+            "the whole test part or another attack's texts, may differ from it.")
 SETTINGS = {
     "preset": "Preset", "samples": "Texts drawn", "sample_seed": "Seed of the draw", "seed": "Seed of the attack",
     "passes": "Forward passes for a prediction", "noise": "Noise", "eot": "Draws that the attack averages over",
     "draws": "Draws that verify a success", "temperature": "Temperature of the scores",
 }
 LEGEND = (
-    "CLA: accuracy on clean texts, the defence on. CAA: accuracy under attack; a text that was wrong from the start "
+    "CLA: accuracy on clean texts, the defence on; of the whole test part where the classifier knows it, and beside it "
+    "that of the attacked texts, which accuracies under attack stand on. CAA: accuracy under attack; a text that was "
+    "wrong from the start "
     "counts as wrong. SUCC: share of the texts that were right which the attack flipped. " + IDENTITY + " Worst "
     "case: a text holds only if every attack failed on it, over the texts and seeds that all of them share. (n x s) "
     "after a figure: the texts and seeds that it stands on, where they are not its row's, and always for the worst "
@@ -150,16 +153,22 @@ def attack_names(table: Table) -> list[str]:
 
 
 def main_rows(table: Table) -> list[list[str]]:
-    rows = [["defence", "CLA", "CLA, defence off", *table.columns]]
+    both = any(line.tested for line in table.lines)
+    rows = [["defence", "CLA", "CLA, defence off", *([ATTACKED] if both else []), *table.columns]]
     if table.zero_by_construction:
         rows.append(["plain (by construction)", NOTHING, NOTHING, *("0.0" for _ in table.columns)])
-    return rows + [[line.defence, figure(line.clean), undefended(line),
+    return rows + [[line.defence, clean_cell(line), undefended(line), *([figure(line.clean)] if both else []),
                     *(main_cell(table, line, column) for column in table.columns)] for line in table.lines]
+
+
+def clean_cell(line: Line, *, interval: bool = True) -> str:
+    """Clean accuracy and, where they are not its row's, the texts and seeds that it stands on."""
+    return figure(line.clean_figure, interval=interval) + own_basis(line, CLEAN)
 
 
 def undefended(line: Line) -> str:
     """Accuracy with the defence off, or why there is none."""
-    return UNDEFINED if headless(line.method) else figure(line.undefended, interval=False)
+    return UNDEFINED if headless(line.method) else figure(line.undefended_figure, interval=False)
 
 
 def main_cell(table: Table, line: Line, column: str) -> str:
@@ -204,7 +213,7 @@ def reported_rows(report: Report) -> list[list[str]]:
         data = f"{table.data} (reported: {table.similar_data}, other texts)" if table.similar_data else table.data
         for line in table.lines:
             name_of_row = f"{line.defence} ({line.origin})" if line.origin else line.defence
-            found: list[tuple[str, Gap | None, Share | None]] = [("CLA", line.clean_gap, line.clean)]
+            found: list[tuple[str, Gap | None, Share | None]] = [("CLA", line.clean_gap, line.clean_figure)]
             found += [(f"CAA {attack}", gap, line.entries[attack].robust) for attack, gap in line.gaps.items()]
             rows += [[data, table.encoder, mode_name(table), name_of_row, name, f"{gap.reported:.1f}", figure(share),
                       f"{gap.difference:+.1f}", ", ".join([*(["far"] if gap.far else []),
@@ -262,11 +271,13 @@ def headline(report: Report) -> list[list[str]]:
     several = len({(table.data, table.encoder) for table in report.tables}) > 1
     place = ["data", "encoder"] if several else []
     last = [WORST] if any(WORST in table.columns for table in report.tables) else []
-    rows = [[*place, "mode", "defence", "clean", *attacks, *last, "texts x seeds"]]
+    both = any(line.tested for table in report.tables for line in table.lines)
+    rows = [[*place, "mode", "defence", "clean", *([BEFORE] if both else []), *attacks, *last, "texts x seeds"]]
     for table in report.tables:
         for line in table.lines:
             cells = [figure(line.robust(column), interval=False) + own_basis(line, column)
                      for column in (*attacks, *last)]
             rows.append([*([table.data, table.encoder] if several else []), mode_name(table), line.defence,
-                         figure(line.clean, interval=False), *cells, behind(line.clean)])
+                         clean_cell(line, interval=False),
+                         *([figure(line.clean, interval=False)] if both else []), *cells, behind(line.clean)])
     return rows

@@ -86,6 +86,10 @@ class ReportedTable:
         told = (self.profile.apart(one.recipe, options_of(run.records.header)) for run in one.runs)
         return next(filter(None, told), "")
 
+    def same_profile(self, one: Entry) -> bool:
+        """Whether an attack was set as when the figure was reported that it stands beside, as far as records tell."""
+        return not self.apart(one) and not any(run.records.header.get("changed") for run in one.runs)
+
     def clean(self, data: str, defence: str) -> float | None:
         """A method's clean accuracy, which it has whatever the attack."""
         place = (self.name_of(data), defence)

@@ -10,6 +10,7 @@ from dualmask.reporting.report import Line, Report, Table
 from dualmask.reporting.report_tables import (
     NOTHING,
     behind,
+    clean_cell,
     defence_cost_rows,
     figure,
     mode_name,
@@ -43,7 +44,7 @@ def beside_rows(report: Report) -> list[list[str]]:
         for line in table.lines:
             cells = [both(line, None if line.defence == table.plain else replayed.get(line.defence), attack)
                      for attack in attacks]
-            rows.append([table.data, table.encoder, line.defence, behind(line.clean), figure(line.clean),
+            rows.append([table.data, table.encoder, line.defence, behind(line.clean), clean_cell(line),
                          *cells, worst_cell(table, line),
                          every.get((table.data, table.encoder, line.defence), NOTHING)])
     return rows
@@ -136,7 +137,7 @@ def short_rows(report: Report, chosen: Callable[[Table], Sequence[Line]]) -> lis
     for table in tables:
         for line in chosen(table):
             row = spent[table.data, table.encoder, line.defence]
-            rows.append([table.data, table.encoder, line.defence, pointed(line.clean),
+            rows.append([table.data, table.encoder, line.defence, clean_cell(line, interval=False),
                          *(pointed(line.robust(attack)) + own_basis(line, attack) for attack in attacks),
                          worst_cell(table, line), every.get((table.data, table.encoder, line.defence), NOTHING),
                          behind(line.clean), row[training], row[passes], row[answer]])

@@ -6,6 +6,7 @@ from itertools import starmap
 from typing import NamedTuple
 
 from dualmask.reporting.axes import shown
+from dualmask.reporting.deeds import deed_sentence
 from dualmask.reporting.entries import PLAIN, Entry, Key, label_names
 from dualmask.reporting.report_tables import mode_name
 from dualmask.results import HELD, AttackResult, Spans
@@ -32,6 +33,7 @@ class Side(NamedTuple):
     seed: int
     labels: Sequence[str]
     result: AttackResult
+    defends: bool  # the plain classifier does nothing that could be told
 
 
 class Specimen(NamedTuple):
@@ -83,7 +85,7 @@ def first_run(entry: Entry) -> dict[int, Side]:
     """By text, those of the lowest seed that were changed."""
     run = entry.runs[0]
     labels = label_names(run.records.header)
-    return {one.index: Side(entry.key, run.seed, labels, one) for one in run.records.results
+    return {one.index: Side(entry.key, run.seed, labels, one, entry.method != PLAIN) for one in run.records.results
             if one.adversarial is not None and not run.records.packed}
 
 
@@ -138,9 +140,11 @@ def side_card(side: Side, truth: str) -> str:
     if side.seed:
         facts.append(f"seed {side.seed}")
     before, after = marked_pair(result)
+    deed = deed_sentence(result) if side.defends else ""
+    told = f'<p class="deed">{shown(deed)}</p>' if deed else ""
     answers = (named(result.clean, side.labels), named(result.predicted, side.labels))
     return (f'<section class="side {"fell" if came == "fooled" else "stood"}"><h5>{shown(side.key.defence)} '
-            f'<span class="outcome">{came}</span></h5>'
+            f'<span class="outcome">{came}</span></h5>{told}'
             f'<div class="words"><h6>original {answer(answers[0], result.probability, truth)}</h6>{before}</div>'
             f'<div class="words"><h6>attacked {answer(answers[1], result.probability_after, truth)}</h6>{after}</div>'
             f'<p class="facts">{shown(", ".join(facts))}{hidden_note(result)}</p></section>')
