@@ -52,6 +52,11 @@ AttackMode = Annotated[ModeName | None, typer.Option(
     "without its defence; transfer-successful: those of them that fooled it. defence-aware: by an attack that knows "
     "the defence. Adaptive, or the attack's own, unless given.")]
 Source = Annotated[Path | None, typer.Option(help="Records whose texts a transfer mode takes; made anew unless given.")]
+LongTexts = Annotated[str | None, typer.Option(
+    "--windows", metavar="RULE", help="Read texts that are longer than the model reads in overlapping windows. mean: "
+    "the mean of their probabilities (padding dilutes it). surest: the surest window decides. any:LABEL: the window "
+    "most like LABEL decides, for filters (padding can't evade it). none: cut long texts. Behind it, by commas: "
+    "overlap=SHARE (0.25), most=NUMBER of windows (64). As the model was saved unless given.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on where a stopped run was.", rich_help_panel=RUNS)]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.", rich_help_panel=RUNS)]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bars.", rich_help_panel=RUNS)]
@@ -86,6 +91,9 @@ def train(
     validation: Annotated[str | None, typer.Option(help="Labelled file to choose the best epoch by.")] = None,
     epochs: Epochs = None, learning_rate: LearningRate = None, batch_size: BatchSize = None,
     max_length: MaxLength = None, seed: Seed = None, settings: Settings = None,
+    windows: Annotated[str | None, typer.Option(
+        metavar="RULE", help="How the saved model reads texts longer than --max-length, see 'dualmask predict --help'; "
+        "in training they are cut in any case.", rich_help_panel=TRAINING)] = None,
     text_column: TextColumn = None, label_column: LabelColumn = None, pair_column: PairColumn = None,
     resume: Resume = False, overwrite: Overwrite = False, quiet: Quiet = False,
 ) -> None:
@@ -109,7 +117,7 @@ def train(
     show_start(Console(stderr=True, quiet=not is_main_process()), rows, columns)
     classifier = train_classifier(
         rows, encoder=encoder, defence=defence, preset=preset, options=options, training=training, out=out,
-        resume=resume, overwrite=overwrite, progress=not quiet)
+        resume=resume, overwrite=overwrite, progress=not quiet, windows=windows)
     if is_main_process():
         show_training(Console(), classifier, rows, out)
 
@@ -128,6 +136,7 @@ def predict(
     safe_csv: Annotated[bool, typer.Option(
         "--safe-csv", help="For spreadsheets: a ' before each text that begins as a formula does (= + - @, tab, line "
         "break). Without it CSV and TSV hold texts as they are, for programs.")] = False,
+    windows: LongTexts = None,
     text_column: TextColumn = None, pair_column: PairColumn = None,
     resume: Resume = False, overwrite: Overwrite = False, quiet: Quiet = False,
 ) -> None:
@@ -138,7 +147,7 @@ def predict(
     answer(Request(
         model=model, texts=texts or [], file=file, out=out, format=format.value if format else None, explain=explain,
         defended=not undefended, batch_size=batch_size, columns=Columns(text=text_column, pair=pair_column),
-        resume=resume, overwrite=overwrite, progress=not quiet, safe_csv=safe_csv))
+        resume=resume, overwrite=overwrite, progress=not quiet, safe_csv=safe_csv, windows=windows))
 
 
 @app.command()
@@ -164,6 +173,7 @@ def attack(
     undefended: Annotated[bool, typer.Option("--undefended", help="Attack the network without its defence.")] = False,
     labels: Annotated[str | None, typer.Option(
         help="What the data call the classes, in the model's order, by commas; a server needs it.")] = None,
+    windows: LongTexts = None,
     text_column: TextColumn = None, label_column: LabelColumn = None, pair_column: PairColumn = None,
     resume: Resume = False, overwrite: Overwrite = False, quiet: Quiet = False,
 ) -> None:
@@ -178,7 +188,7 @@ def attack(
         labels=tuple(name.strip() for name in (labels or "").split(",") if name.strip()),
         measure="minilm" if measure else None, columns=Columns(text_column, label_column, pair_column), out=out,
         show=show, sequential=sequential, defended=not undefended, resume=resume, overwrite=overwrite,
-        progress=not quiet))
+        progress=not quiet, windows=windows))
 
 
 for command in (certify, bench, report, pack, compare, theory):

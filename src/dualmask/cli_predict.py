@@ -19,6 +19,7 @@ from dualmask.prediction import (
     beside,
     check_out,
     check_parent,
+    cut_count,
     is_empty,
     predict_file,
     predict_items,
@@ -51,6 +52,7 @@ class Request:
     overwrite: bool = False
     progress: bool = True
     safe_csv: bool = False
+    windows: str | None = None  # none: as the model was saved
 
     def items(self) -> Iterator[Item]:
         if self.file:
@@ -71,7 +73,7 @@ def answer(request: Request) -> None:
 def answer_all(request: Request) -> None:
     from dualmask.classifier import DefendedClassifier
 
-    classifier = DefendedClassifier.load(request.model)
+    classifier = DefendedClassifier.load(request.model, windows=request.windows or "saved")
     if not request.defended:
         classifier.check_head()
     if request.file and request.out and is_lockable(request.out):
@@ -84,6 +86,7 @@ def answer_all(request: Request) -> None:
         show_summary(Console(), summary)
         note_empty(summary.empty, summary.rows)
         note_formulas(summary.formulas)
+        note_cut(classifier, summary.cut, summary.rows - summary.resumed)
     elif request.out:
         with new_file(request.out, overwrite=request.overwrite) as file:
             write(classifier, request, file, output_format(request.out, request.format))
@@ -98,6 +101,10 @@ def check(request: Request) -> None:
     if bool(request.texts) == bool(request.file):
         given = "both texts and --file were" if request.texts else "neither a text nor --file was"
         raise OptionError(f"{given} given; give texts in quotes, or one file with --file.")
+    if request.windows is not None:
+        from dualmask.windows import read_windows
+
+        read_windows(request.windows)
     if request.resume and not (request.file and request.out and is_lockable(request.out)):
         raise OptionError("--resume goes on with a file that is being written; it needs --file and --out, and the "
                           "latter must not be a pipe.")
@@ -137,7 +144,7 @@ def write(classifier: "DefendedClassifier", request: Request, stream: BinaryIO, 
     layout = Layout.of(output_format(Path(), format), request.names(), classifier.labels, explain=request.explain,
                        threshold=threshold_of(classifier, request.defended), safe=request.safe_csv)
     stream.write(layout.header())
-    empty = rows = 0
+    empty = rows = cut = 0
     formulas = sum(map(is_formula, [*layout.names, *classifier.labels]))
     for items, answers in predict_items(classifier, request.items(), explain=request.explain,
                                         defended=request.defended, batch_size=request.batch_size):
@@ -145,7 +152,9 @@ def write(classifier: "DefendedClassifier", request: Request, stream: BinaryIO, 
         stream.flush()
         empty, rows = empty + sum(is_empty(item.text) for item in items), rows + len(items)
         formulas += sum(is_formula(value) for item in items for value in item.values.values())
+        cut += cut_count(answers)
     note_empty(empty, rows)
+    note_cut(classifier, cut, rows)
     note_formulas(0 if request.safe_csv or format == "jsonl" else formulas)
 
 
@@ -154,15 +163,17 @@ def show(classifier: "DefendedClassifier", request: Request) -> None:
     from dualmask.display import legend, show_predictions
 
     console, threshold = Console(), threshold_of(classifier, request.defended)
-    empty = rows = 0
+    empty = rows = cut = 0
     for items, answers in predict_items(classifier, request.items(), explain=request.explain,
                                         defended=request.defended, batch_size=request.batch_size):
         show_predictions(console, [item.text for item in items], answers, header=not rows,
                          width=max(map(len, classifier.labels)), threshold=threshold)
         empty, rows = empty + sum(is_empty(item.text) for item in items), rows + len(items)
+        cut += cut_count(answers)
     if request.explain:
         legend(console, classifier, defended=request.defended)
     note_empty(empty, rows)
+    note_cut(classifier, cut, rows)
 
 
 def note_formulas(count: int) -> None:
@@ -172,6 +183,15 @@ def note_formulas(count: int) -> None:
         Console(stderr=True).print(
             f"note: in {places} a text, a column's name or a label begins as a formula does, which spreadsheets run on "
             "opening; --safe-csv puts ' before it.", style="yellow", highlight=False, soft_wrap=True)
+
+
+def note_cut(classifier: "DefendedClassifier", cut: int, rows: int) -> None:
+    """What stands behind the cut may be what the text is about, or what somebody wants to hide."""
+    if cut:
+        from dualmask.windows import told_of_cut
+
+        told = told_of_cut(cut, rows, classifier.encode.max_length, classifier.windows)
+        Console(stderr=True).print(f"note: {told}", style="yellow", highlight=False, soft_wrap=True, markup=False)
 
 
 def note_empty(empty: int, rows: int) -> None:

@@ -40,6 +40,7 @@ class Summary:
     views: int = 1  # passes that a text may take at most
     empty: int = 0  # rows without a text; they are answered, but what can be said of nothing?
     formulas: int = 0  # texts, names of columns and labels in CSV or TSV that a spreadsheet may run
+    cut: int = 0  # rows answered in this run whose texts are longer than what is read of them
 
 
 @dataclass
@@ -80,18 +81,18 @@ def predict_file(
         resumed, left = job.rows, islice(read_items(source, columns), job.rows, None)
         answered = predict_items(classifier, left, explain=explain, defended=defended, batch_size=batch_size,
                                  chunk=chunk or chunk_size(classifier))
-        passes = write_answers(out, job, answered, layout=layout, total=total, progress=progress)
+        passes, cut = write_answers(out, job, answered, layout=layout, total=total, progress=progress)
     return Summary(out, job.rows, resumed, job.counts, time.perf_counter() - started, passes,
                    classifier.defence.views if defended else 1, empty,
-                   0 if safe_csv or kind == "jsonl" else formulas + sum(map(is_formula, classifier.labels)))
+                   0 if safe_csv or kind == "jsonl" else formulas + sum(map(is_formula, classifier.labels)), cut)
 
 
 def write_answers(
     out: Path, job: Job, answered: Iterator[tuple[list[Item], "Predictions"]], *, layout: Layout, total: int,
     progress: bool,
-) -> int:
-    """The rest of the partial file, which takes its place at the end; how many passes the answers took."""
-    passes = 0
+) -> tuple[int, int]:
+    """The rest of the partial file, which takes its place at the end; its answers' passes and texts that were cut."""
+    passes = cut = 0
     with writing(out), partial_file(out, job) as file, progress_bar(progress) as bar:
         task = bar.add_task("predicting", total=total, completed=job.rows)
         if not job.rows:
@@ -100,11 +101,17 @@ def write_answers(
             file.write(layout.lines(items, answers))
             record(out, job, file, answers.labels)
             passes += int(answers.passes.sum()) if answers.passes is not None else 0
+            cut += cut_count(answers)
             bar.advance(task, len(items))
     with writing(out):
         os.replace(beside(out, "partial"), out)
         beside(out, "progress.json").unlink(missing_ok=True)
-    return passes
+    return passes, cut
+
+
+def cut_count(answers: "Predictions") -> int:
+    """How many of the texts are longer than what was read of them."""
+    return 0 if answers.cut is None else int(answers.cut.sum())
 
 
 def predict_items(

@@ -76,10 +76,21 @@ def show_training(console: Console, classifier: "DefendedClassifier", data: "Dat
             table.add_row(name, "not defined: the network's own head was not trained" if facts[key] is None
                           else f"{facts[key]:.1%}")
     console.print(table)
+    for line in cut_texts(classifier, data):
+        console.print(Text(line, "yellow"), soft_wrap=True)
     console.print("Clean accuracy says nothing about robustness.", style="dim")
     explain = ["--explain"] if explains(classifier, data) else []
     command = shlex.join([own_command(), "predict", str(out), "some text", *explain])
     console.print(Text.assemble("next: ", (command, "bold")), soft_wrap=True)
+
+
+def cut_texts(classifier: "DefendedClassifier", data: "Dataset") -> Iterator[str]:
+    """What stands behind the cut was not learned from, windows or not."""
+    if count := classifier.facts.get("cut_texts"):
+        verb = "is" if count == 1 else "are"
+        yield (f"note: {count:,} of {len(data.train):,} training texts {verb} longer than the "
+               f"{classifier.encode.max_length:,} tokens that the classifier reads; what lies behind was not learned "
+               "from (--max-length reads more).")
 
 
 def explains(classifier: "DefendedClassifier", data: "Dataset") -> bool:

@@ -44,5 +44,6 @@ def outcome(run: "Run", data: Dataset) -> dict[str, object]:
         "best_epoch": state.best_epoch, "epochs_run": state.epoch, "steps": state.step,
         "seconds": round(state.seconds, 1), "validation_accuracy": round(best.accuracy, 4),
         **({"validation_under_attack": round(best.under_attack, 4)} if best.attacked else {}),
-        "kept_by": kept_by(run.settings), "ready": state.best_ready, "cost": cost(run)}
+        "kept_by": kept_by(run.settings), "ready": state.best_ready, "cost": cost(run),
+        "cut_texts": run.classifier.encode.cut_count([example.text for example in data.train])}
     return found | (tested(run.classifier, data.test) if data.test else {})

@@ -143,6 +143,10 @@ class Defence(nn.Module, Method):
 
     # Inference
 
+    def room(self, encode: Encode, specials: int) -> int:
+        """Tokens of a text that its views have room for, beside so many special ones; longer texts are cut."""
+        return encode.max_length - specials
+
     @property
     def asker(self) -> "Defence":
         """Who decides what is asked at inference: itself or, of several together, one of them."""

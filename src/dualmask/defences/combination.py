@@ -127,6 +127,9 @@ class Combined(Defence):
     def learn(self, objective: Objective, batch: Batch, backward: Backward) -> tuple[Tensor, Tensor]:
         return self.owner("learn").learn(objective, batch, backward)
 
+    def room(self, encode: Encode, specials: int) -> int:
+        return self.asker.room(encode, specials)
+
     def inference_view(
         self, texts: Sequence[Text], numbers: Sequence[int], encode: Encode, device: torch.device,
     ) -> Batch:
