@@ -547,9 +547,9 @@ def test_a_model_is_never_overwritten_unasked(saved: Path, tiny: Callable[[str],
 
 
 LAYERS = [
-    ("errors", "seeds", "deadline", "output_lock", "checksums"), ("options", "cards", "word_sources"),
+    ("errors", "seeds", "deadline", "output_lock", "checksums"), ("options", "cards", "word_sources", "windows"),
     ("resources", "packages", "package_cache", "repositories", "published_data", "hub"), ("text",),
-    ("results", "record_rules"), ("models",), ("masking",), ("defences",), ("views",), ("classifier",),
+    ("results", "record_rules"), ("models",), ("masking",), ("defences",), ("views", "long_texts"), ("classifier",),
     ("attacks",),
     ("storage", "checkpoints", "training_log", "optimisation", "selection", "training_outcome", "training"),
     ("evaluation",), ("theory",), ("reporting",),

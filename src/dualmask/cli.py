@@ -52,6 +52,9 @@ AttackMode = Annotated[ModeName | None, typer.Option(
     "without its defence; transfer-successful: those of them that fooled it. defence-aware: by an attack that knows "
     "the defence. Adaptive, or the attack's own, unless given.")]
 Source = Annotated[Path | None, typer.Option(help="Records whose texts a transfer mode takes; made anew unless given.")]
+SavedWindows = Annotated[str | None, typer.Option(
+    "--windows", metavar="RULE", help="How the saved model reads texts that are longer, as 'dualmask predict --help' "
+    "has it; in training they are cut all the same.", rich_help_panel=TRAINING)]
 LongTexts = Annotated[str | None, typer.Option(
     "--windows", metavar="RULE", help="Read texts that are longer than the model reads in overlapping windows. mean: "
     "the mean of their probabilities (padding dilutes it). surest: the surest window decides. any:LABEL: the window "
@@ -90,10 +93,7 @@ def train(
     test: Annotated[str | None, typer.Option(help="Labelled file to measure accuracy on.")] = None,
     validation: Annotated[str | None, typer.Option(help="Labelled file to choose the best epoch by.")] = None,
     epochs: Epochs = None, learning_rate: LearningRate = None, batch_size: BatchSize = None,
-    max_length: MaxLength = None, seed: Seed = None, settings: Settings = None,
-    windows: Annotated[str | None, typer.Option(
-        metavar="RULE", help="How the saved model reads texts longer than --max-length, see 'dualmask predict --help'; "
-        "in training they are cut in any case.", rich_help_panel=TRAINING)] = None,
+    max_length: MaxLength = None, windows: SavedWindows = None, seed: Seed = None, settings: Settings = None,
     text_column: TextColumn = None, label_column: LabelColumn = None, pair_column: PairColumn = None,
     resume: Resume = False, overwrite: Overwrite = False, quiet: Quiet = False,
 ) -> None:

@@ -32,7 +32,7 @@ Ask = Callable[[Sequence[Text]], Asked]
 def in_windows(texts: Sequence[Text], encode: Encode, defence: Defence, windows: Windows) -> list[Stretched]:
     """Each text as the windows that the defence's views have room for; one that fits is its only window."""
     room = max(1, defence.room(encode, encode.special_tokens(texts)))
-    return stretched(texts, encode, Limits(room, windows.overlap, windows.most))
+    return stretched(texts, encode, Limits(room, windows.overlap, windows.most, defence.reads_words))
 
 
 def answered(ask: Ask, texts: Sequence[Text], found: Sequence[Stretched], judge: Callable[[Tensor], Tensor]) -> Asked:

@@ -79,7 +79,7 @@ HEADER_FITS: Mapping[str, Rule] = {
     "defence": TABLE.or_none(), "attack": STRING, "data": STRING, "noise": STRING,
     **dict.fromkeys(("eot", "draws"), COUNT), "samples": COUNT.or_none(), "temperature": DURATION,
     "temperature_fitted_on": STRING,
-    "threshold": NUMBER.or_none(), "finished": Rule(are_counts, "a list of whole numbers"),
+    "threshold": NUMBER.or_none(), "windows": TABLE, "finished": Rule(are_counts, "a list of whole numbers"),
 }
 
 

@@ -59,6 +59,7 @@ class Defence(nn.Module, Method):
     trains_head: ClassVar[bool] = True  # the network's own; else nobody can ask the network without the defence
     explainable: ClassVar[bool] = True  # the k-th body token of what the network sees is the text's k-th, or its mask
     learned_attacks: ClassVar[tuple[Source, ...]] = ()  # on whose texts it is trained
+    reads_words: ClassVar[bool] = False  # word by word, invisible characters left out before
     certificate: ClassVar[str] = ""  # what a certificate of it is about, in a few words; empty: there is none
 
     def __init__(self, options: object | None = None) -> None:

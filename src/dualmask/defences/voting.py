@@ -63,6 +63,8 @@ class Voting(RandomViews):
 class RandomTexts(Voting):
     """A vote over texts that chance has written anew, in training as at inference."""
 
+    reads_words: ClassVar[bool] = True
+
     def rewritten(self, texts: Sequence[Text], seeds: Tensor, encode: Encode) -> Batch:
         """Row i is texts[i] as seeds[i] has it."""
         raise NotImplementedError

@@ -3,12 +3,14 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from dualmask.text.encoding import WORD, Encode, cut_rows, readable
+from dualmask.text.encoding import WORD, Encode, cut_rows
 from dualmask.text.examples import Text
+from dualmask.text.invisible import Normal, seen, visible
+from dualmask.text.rewriting import parts as as_parts
 
 
 class Stretch(NamedTuple):
@@ -40,6 +42,7 @@ class Limits:
     room: int  # tokens of the text in each, special ones not counted
     overlap: float  # share of a stretch that the next one repeats
     most: int  # stretches of a text
+    visible: bool = False  # invisible characters take no room: they are left out before anything is read
 
 
 def stretched(texts: Sequence[Text], encode: Encode, limits: Limits) -> list[Stretched]:
@@ -49,27 +52,39 @@ def stretched(texts: Sequence[Text], encode: Encode, limits: Limits) -> list[Str
     """
     if not texts:
         return []
-    pieces = encode.pieces(texts, max_length=limits.room + encode.special_tokens(texts))
+    read = [visible(text) for text in texts] if limits.visible else texts
+    pieces = encode.pieces(read, max_length=limits.room + encode.special_tokens(texts))
     return [_cut(text, encode, limits) if is_long else Stretched([Stretch(text)], whole=True)
             for text, is_long in zip(texts, cut_rows(pieces).tolist(), strict=True)]
 
 
 def _cut(text: Text, encode: Encode, limits: Limits) -> Stretched:
+    parts = [seen(part) if limits.visible else Normal(part, None) for part in as_parts(text)]
+    starts = [encode.token_starts(part.text) for part in parts]
     if isinstance(text, str):
-        spans, whole = _spans(text, encode.token_starts(text), limits)
+        spans, whole = _spans(parts[0], starts[0], limits)
         return Stretched([Stretch(text[start:end], (start, 0)) for start, end in spans] or [Stretch(text)], whole)
-    starts = [encode.token_starts(part) for part in text]
     longer = int(len(starts[1]) >= len(starts[0]))
     kept = min(len(starts[1 - longer]), limits.room // 2)
-    spans, whole = _spans(text[longer], starts[longer], Limits(limits.room - kept, limits.overlap, limits.most))
+    spans, whole = _spans(parts[longer], starts[longer], replace(limits, room=limits.room - kept))
     found = [Stretch((text[0], text[1][start:end]), (0, start)) if longer else
              Stretch((text[0][start:end], text[1]), (start, 0)) for start, end in spans]
     return Stretched(found or [Stretch(text)], whole)
 
 
-def _spans(text: str, starts: Sequence[int], limits: Limits) -> tuple[list[tuple[int, int]], bool]:
-    """Where stretches begin and end, and whether the last one ends the text; it is as long as the others."""
-    units = list(_units(str(readable(text)), starts, limits.room))
+def _spans(read: Normal, starts: Sequence[int], limits: Limits) -> tuple[list[tuple[int, int]], bool]:
+    """Where stretches begin and end in the text as it is written, and whether the last one ends it.
+
+    That one is as long as the others.
+    """
+    found, whole = _read_spans(read.text, starts, limits)
+    if read.places is None:
+        return found, whole
+    return [(read.places[start], read.places[end - 1] + 1) for start, end in found], whole
+
+
+def _read_spans(text: str, starts: Sequence[int], limits: Limits) -> tuple[list[tuple[int, int]], bool]:
+    units = list(_units(text, starts, limits.room))
     ends, befores = [unit.tokens for unit in units], [0, *(unit.tokens for unit in units)]
     found: list[tuple[int, int]] = []
     first = 0
