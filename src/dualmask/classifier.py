@@ -143,7 +143,7 @@ class DefendedClassifier:
                            log_probabilities(found.logits, answers), found.cut)
 
     def logits(self, texts: Sequence[Text]) -> Tensor:
-        """The network's answers to every view of the texts, (views, texts, classes)."""
+        """The network's answers to every view of the texts, (views, texts, classes); long ones are cut in any case."""
         return self.questions.views(texts, self.defence, early=False).logits.cpu()
 
     def votes(self, texts: Sequence[Text], numbers: Sequence[int]) -> Tensor:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 ANY = "any:"
+VIEWS_ALONE = "it looks at the views behind an answer, and those of windows are not kept apart."
 RULES = "'mean', 'surest' or 'any:LABEL'"
 WIDEST = 0.9  # share of a window that the next one may repeat: with more of it a long text takes too many windows
 _SETTING = re.compile(r"(.*),\s*(overlap|most)\s*=\s*([^,=]*)", re.S)
