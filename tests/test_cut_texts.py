@@ -66,12 +66,23 @@ def test_training_counts_texts_that_it_cuts_and_windows_are_not_used_in_it(
         train(long, encoder="nowhere", windows="any:nothing", progress=False)  # before anything is loaded
 
 
+def test_texts_that_masks_leave_no_room_for_count_as_cut_in_training(
+    tiny: Callable[[str], Path], data: Dataset,
+) -> None:
+    rows = Dataset("toy", data.labels, [*data.train, Example("fine " * 10, 1), Example("fine " * 11, 1)],
+                   data.validation, None)
+    settings = {"epochs": 1, "max_length": 16}  # 14 tokens of text, or 10 and 3 masks
+    for name, cut in (("plain", 0), ("ddm", 1), ("mi4d", 1), ("ddm+fat", 1)):
+        assert train(rows, encoder=tiny("bert"), defence=name, training=settings, progress=False).facts[
+            "cut_texts"] == cut, name
+
+
 def test_the_train_command_tells_of_cut_texts(tiny: Callable[[str], Path], table: Path, tmp_path: Path) -> None:
     table.write_text(TEXTS + "good plot,good\nbad plot,bad\n" * 10)
     result = run("train", table, "--encoder", tiny("bert"), "--epochs", 1, "--max-length", 16, "--out",
                  tmp_path / "model", "--windows", "mean", "--quiet")
     assert result.exit_code == 0, result.output
-    assert "note: 2 of 23 training texts are longer than the 16 tokens" in told(result)
+    assert "note: 2 of 23 training texts were cut: 10 of their tokens fit into the 16 of --max-length" in told(result)
     assert json.loads((tmp_path / "model" / "dualmask.json").read_text())["windows"]["rule"] == "mean"
 
 

@@ -87,10 +87,11 @@ def show_training(console: Console, classifier: "DefendedClassifier", data: "Dat
 def cut_texts(classifier: "DefendedClassifier", data: "Dataset") -> Iterator[str]:
     """What stands behind the cut was not learned from, windows or not."""
     if count := classifier.facts.get("cut_texts"):
-        verb = "is" if count == 1 else "are"
-        yield (f"note: {count:,} of {len(data.train):,} training texts {verb} longer than the "
-               f"{classifier.encode.max_length:,} tokens that the classifier reads; what lies behind was not learned "
-               "from (--max-length reads more).")
+        verb, encode = "was" if count == 1 else "were", classifier.encode
+        room = classifier.defence.training_room(encode, encode.special_tokens([one.text for one in data.train[:1]]))
+        yield (f"note: {count:,} of {len(data.train):,} training texts {verb} cut: {room:,} of their tokens fit into "
+               f"the {encode.max_length:,} of --max-length, beside what is added to them; what lies behind was not "
+               "learned from.")
 
 
 def explains(classifier: "DefendedClassifier", data: "Dataset") -> bool:

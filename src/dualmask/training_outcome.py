@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from dualmask.classifier import tested
+from dualmask.classifier import DefendedClassifier, tested
 from dualmask.errors import DualmaskError
 from dualmask.optimisation import device_name
 from dualmask.selection import Verdict, kept_by
@@ -36,6 +36,13 @@ def cost(run: "Run") -> dict[str, object]:
             "peak_memory_mb": state.megabytes or None, "device": device_name(accelerator.device)}
 
 
+def cut_texts(classifier: DefendedClassifier, data: Dataset) -> int:
+    """How many training texts, as they are written, are longer than what training has room for."""
+    texts = [example.text for example in data.train]
+    room = classifier.defence.training_room(classifier.encode, classifier.encode.special_tokens(texts))
+    return sum(classifier.encode.longer(texts, room))
+
+
 def outcome(run: "Run", data: Dataset) -> dict[str, object]:
     """What the run measured: accuracies on held-out texts, with the defence on and off."""
     state = run.state
@@ -45,5 +52,5 @@ def outcome(run: "Run", data: Dataset) -> dict[str, object]:
         "seconds": round(state.seconds, 1), "validation_accuracy": round(best.accuracy, 4),
         **({"validation_under_attack": round(best.under_attack, 4)} if best.attacked else {}),
         "kept_by": kept_by(run.settings), "ready": state.best_ready, "cost": cost(run),
-        "cut_texts": run.classifier.encode.cut_count([example.text for example in data.train])}
+        "cut_texts": cut_texts(run.classifier, data)}
     return found | (tested(run.classifier, data.test) if data.test else {})

@@ -142,6 +142,10 @@ class Defence(nn.Module, Method):
     def tune(self, ask: Ask, validation: Sequence[Example]) -> None:
         """After training: set thresholds on held-out examples."""
 
+    def training_room(self, encode: Encode, specials: int) -> int:
+        """Tokens of a text that training has room for, beside so many special ones."""
+        return self.room(encode, specials)
+
     # Inference
 
     def room(self, encode: Encode, specials: int) -> int:

@@ -127,6 +127,9 @@ class Combined(Defence):
     def learn(self, objective: Objective, batch: Batch, backward: Backward) -> tuple[Tensor, Tensor]:
         return self.owner("learn").learn(objective, batch, backward)
 
+    def training_room(self, encode: Encode, specials: int) -> int:
+        return self.owner("training_view").training_room(encode, specials)
+
     def room(self, encode: Encode, specials: int) -> int:
         return self.asker.room(encode, specials)
 

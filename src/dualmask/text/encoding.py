@@ -237,10 +237,15 @@ class Encode:
                 lengths[row] = length
         return lengths
 
-    def cut_count(self, texts: Sequence[Text]) -> int:
-        """How many texts have more than `max_length` tokens, special ones included, as they are written."""
-        return sum(int(cut_rows(self.pieces([texts[row] for row in rows])).sum())
-                   for rows in length_batches(texts, rows=256, cells=1 << 19))
+    def longer(self, texts: Sequence[Text], room: int) -> list[bool]:
+        """Which texts have more tokens than there is room for, special ones not counted; a bounded part at a time."""
+        found = [False] * len(texts)
+        for rows in length_batches(texts, rows=256, cells=1 << 19):
+            part = [texts[row] for row in rows]
+            cut = cut_rows(self.pieces(part, max_length=room + self.special_tokens(part)))
+            for row, is_cut in zip(rows, cut.tolist(), strict=True):
+                found[row] = is_cut
+        return found
 
     def special_tokens(self, texts: Sequence[Text]) -> int:
         """How many special tokens each of these texts, or pairs, gets."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from dualmask.text.encoding import WORD, Encode, cut_rows
+from dualmask.text.encoding import WORD, Encode
 from dualmask.text.examples import Text
 from dualmask.text.invisible import Normal, seen, visible
 from dualmask.text.rewriting import parts as as_parts
@@ -50,12 +50,9 @@ def stretched(texts: Sequence[Text], encode: Encode, limits: Limits) -> list[Str
 
     The shorter one stands in each stretch, whole if it leaves the longer one half of the room.
     """
-    if not texts:
-        return []
     read = [visible(text) for text in texts] if limits.visible else texts
-    pieces = encode.pieces(read, max_length=limits.room + encode.special_tokens(texts))
     return [_cut(text, encode, limits) if is_long else Stretched([Stretch(text)], whole=True)
-            for text, is_long in zip(texts, cut_rows(pieces).tolist(), strict=True)]
+            for text, is_long in zip(texts, encode.longer(read, limits.room), strict=True)]
 
 
 def _cut(text: Text, encode: Encode, limits: Limits) -> Stretched:
