@@ -92,8 +92,8 @@ def read_windows(given: "Windows | str | None") -> Windows | None:
 def refuse_windows(windows: Windows | None, what: str, why: str) -> None:
     """For what is only true of a text that is read at once."""
     if windows is not None:
-        raise OptionError(f"{what} does not go with windows (rule '{windows.rule}'): {why} Switch them off: --windows "
-                          "none, or load the model with windows=None.")
+        raise OptionError(f"{what} does not go with windows (rule '{windows.rule}'): {why} Switch them off: load the "
+                          "model with windows=None, or with --windows none where the command has it.")
 
 
 def length_in_words(length: int, windows: Windows | None = None) -> str:
