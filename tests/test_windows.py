@@ -332,7 +332,7 @@ def test_what_is_told_of_cut_texts() -> None:
 # Counting what is cut
 
 
-@pytest.mark.parametrize("name", ["plain", "ddm", "ddm-restore", "ranmask", "certed"])
+@pytest.mark.parametrize("name", ["plain", "ddm", "ddm-restore", "ranmask", "certed", "rsmi"])
 @pytest.mark.parametrize("by_word", [False, True])
 def test_only_texts_that_are_not_read_whole_count_as_cut(
     tiny: Callable[[str], Path], name: str, by_word: bool,
