@@ -189,6 +189,21 @@ def test_stretches_fit_begin_and_end_at_words_and_leave_nothing_out(
         assert spans == sorted(set(spans))
 
 
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_without_overlap_the_tokens_are_those_of_the_text(tiny: Callable[[str], Path], family: str) -> None:
+    """A word behind a space and one without are other tokens where bytes are read."""
+    encode = wrapped(tiny, "plain", family).encode
+    text = " ".join(["plot", "movie", "good", "a"] * 7)
+
+    def tokens(given: Text) -> list[int]:
+        batch = encode([given], max_length=1000)
+        return batch.input_ids[batch.body].tolist()
+
+    parts = stretched([text], encode, Limits(14, 0.0, 64))[0].parts[:-1]
+    found = [token for part in parts for token in tokens(part.text)]
+    assert parts and found == tokens(text)[:len(found)]
+
+
 def test_neighbours_share_words_and_the_last_stretch_is_as_long_as_others(alarmed: DefendedClassifier) -> None:
     text = " ".join(["a", "the", "plot", "movie", "x"] * 6)  # 30 words of a token each
     found = stretched([text], alarmed.encode, Limits(14, 0.5, 64))[0].parts
@@ -346,6 +361,14 @@ def test_only_texts_that_are_not_read_whole_count_as_cut(
     assert classifier.unread(texts) == found.cut.tolist()
     pairs = classifier.predict([("good " * 6, "bad " * 7), ("good " * 6, "bad " * 8)])
     assert pairs.cut is not None and pairs.cut.tolist() == [False, True]
+
+
+def test_rows_that_are_made_some_at_a_time_are_counted_too(
+    tiny: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dualmask.defences.voting.MOST_WORDS", 20)
+    assert wrapped(tiny, "ranmask", votes=3).unread(["good " * 15, "good " * 14, "bad", "bad " * 15]) == [
+        True, False, False, True]
 
 
 def test_words_behind_those_that_were_put_together_count_as_cut(
