@@ -104,6 +104,12 @@ def test_wrong_windows_are_told_before_a_model_is_loaded(command: str, table: Pa
     assert isinstance(result.exception, OptionError) and "'mean', 'surest' or 'any:LABEL'" in str(result.exception)
 
 
+@pytest.mark.parametrize("command", ["predict", "attack"])
+def test_help_names_the_rule_as_it_is_typed(command: str) -> None:
+    """Between two colons a name may become a picture on the screen."""
+    assert "any:LABEL" in run(command, "--help").output
+
+
 def test_windows_are_not_for_other_victims(table: Path) -> None:
     result = run("attack", "http://127.0.0.1:9/", table, "--labels", "bad,good", "--windows", "mean")
     assert isinstance(result.exception, OptionError) and "that dualmask has saved" in str(result.exception)

@@ -57,8 +57,8 @@ SavedWindows = Annotated[str | None, typer.Option(
     "has it; in training they are cut all the same.", rich_help_panel=TRAINING)]
 LongTexts = Annotated[str | None, typer.Option(
     "--windows", metavar="RULE", help="Read texts that are longer than the model reads in overlapping windows. mean: "
-    "the mean of their probabilities (padding dilutes it). surest: the surest window decides. any:LABEL: the window "
-    "most like LABEL decides, for filters (padding can't evade it). none: cut long texts. Behind it, by commas: "
+    "the mean of their probabilities (padding dilutes it). surest: the surest window decides. With any:LABEL the "
+    "window most like LABEL decides, for filters (padding can't evade it). none: cut long texts. Behind it, by commas: "
     "overlap=SHARE (0.25), most=NUMBER of windows (64). As the model was saved unless given.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on where a stopped run was.", rich_help_panel=RUNS)]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.", rich_help_panel=RUNS)]
