@@ -578,7 +578,7 @@ def test_a_model_is_never_overwritten_unasked(saved: Path, tiny: Callable[[str],
 
 LAYERS = [
     ("errors", "seeds", "deadline", "devices", "system_errors", "output_lock", "checksums"),
-    ("options", "cards", "word_sources", "presets", "threats"),
+    ("options", "cards", "word_sources", "presets", "threats", "windows"),
     ("measured_figures", "recommendations", "choice_tables"),
     ("resources", "packages", "package_cache", "repositories", "published_data", "hub"),
     ("text",),
@@ -586,7 +586,7 @@ LAYERS = [
     ("models",),
     ("masking",),
     ("defences",),
-    ("views",),
+    ("views", "long_texts"),
     ("classifier",),
     ("wrapping",),
     ("attacks",),

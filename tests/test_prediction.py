@@ -516,7 +516,7 @@ def test_answers_that_are_no_numbers_are_never_shown(
     format: str, classifier: DefendedClassifier, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     broken = Predictions(["bad"], torch.full((1, 2), torch.nan))
-    monkeypatch.setattr(DefendedClassifier, "load", lambda *given: classifier)
+    monkeypatch.setattr(DefendedClassifier, "load", lambda *given, **settings: classifier)
     monkeypatch.setattr(classifier, "predict", lambda texts, **options: broken)
     result = CliRunner().invoke(app, ["predict", "model", "good movie", "--format", format])
     assert isinstance(result.exception, ModelFileError) and "lower learning rate" in str(result.exception)

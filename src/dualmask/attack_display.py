@@ -76,8 +76,9 @@ def attacked_text(result: "AttackResult", labels: Sequence[str], *, brackets: bo
 
 def tally_table(
     results: Sequence["AttackResult"], counts: "Tally", seconds: float, *, threshold: float | None = None,
+    reads: str = "what the victim reads",
 ) -> Table:
-    """Outcomes and costs; with a detector's threshold also how many texts it flagged."""
+    """Outcomes and costs; with a detector's threshold also how many texts it flagged. reads: how much of a text is."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for style in ("bold", "", ""):
         table.add_column(style=style, overflow="fold")
@@ -98,6 +99,7 @@ def tally_table(
         alarms = portion(seen.false_alarms, seen.clean)
         table.add_row("flagged", portion(seen.detected, seen.adversarial),
                       f"of adversarial texts, successful or not; {alarms} of clean ones")
+    cut_row(table, results, reads)
     if not shown_only:
         table.add_row("queries", f"{counts.queries:,.1f}",
                       f"a text attacked; the victim read {counts.rows:,.1f}, the last check included")
@@ -109,6 +111,14 @@ def tally_table(
         table.add_row("similarity", f"{counts.similarity:.3f}", "cosine of sentence vectors, in successes")
     table.add_row("time", f"{seconds:.1f} s", "")
     return table
+
+
+def cut_row(table: Table, results: Sequence["AttackResult"], reads: str) -> None:
+    """How many texts are not read to their end, where some are and it is known."""
+    known = [one.cut for one in results if one.cut is not None]
+    if any(known):
+        table.add_row("cut", portion(sum(known), len(known)),
+                      f"of all texts are longer than {reads}; what lies behind is not read")
 
 
 MEANING = {

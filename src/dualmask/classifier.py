@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
@@ -16,11 +17,14 @@ from dualmask.confusion import Confusion
 from dualmask.defences.base import Defence
 from dualmask.devices import check_device, default_device
 from dualmask.errors import DataError, OptionError
+from dualmask.long_texts import Asked, answered, in_windows
 from dualmask.models.encoders import check_length, check_vocabulary, prepare
 from dualmask.models.modes import evaluating
 from dualmask.text.encoding import Batch, Encode, check_texts, length_batches
 from dualmask.text.examples import Example, Text
+from dualmask.text.stretches import Stretch, Stretched
 from dualmask.views import DefendedNetwork, Questions
+from dualmask.windows import Windows, read_windows
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -50,6 +54,7 @@ class Predictions:
     passes: Tensor | None = None  # views asked about each text, (texts,)
     suspicion: Tensor | None = None  # of detectors: how suspicious each text is, (texts,)
     log_probabilities: Tensor | None = None  # in double precision: they tell apart what is all 0 or all 1 above
+    cut: Tensor | None = None  # bool: which texts are longer than what is read of them, (texts,)
 
 
 class DefendedClassifier:
@@ -61,6 +66,7 @@ class DefendedClassifier:
     def __init__(
         self, model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", defence: Defence, *,
         labels: Sequence[str], max_length: int = 128, facts: Mapping[str, object] | None = None,
+        windows: Windows | str | None = None,
     ) -> None:
         if len(labels) != model.config.num_labels:
             raise OptionError(f"{len(labels)} label names were given for a model with {model.config.num_labels} "
@@ -72,8 +78,21 @@ class DefendedClassifier:
         self.network = DefendedNetwork(model, defence)
         self.encode = Encode(tokenizer, max_length=max_length)
         self.labels = tuple(labels)
+        self.windows = windows
         self.facts = dict(facts or {})
         self.questions = Questions(self.network, self.encode, len(self.labels))
+
+    @property
+    def windows(self) -> Windows | None:
+        """How texts longer than `max_length` tokens are read; None: they are cut."""
+        return self._windows
+
+    @windows.setter
+    def windows(self, given: Windows | str | None) -> None:
+        windows = read_windows(given)
+        if windows is not None:
+            windows.check_labels(self.labels)
+        self._windows = windows
 
     @property
     def model(self) -> "PreTrainedModel":
@@ -91,7 +110,7 @@ class DefendedClassifier:
         """The same network, not a copy, without its defence."""
         self.check_head()
         return DefendedClassifier(self.model, self.encode.tokenizer, Defence(), labels=self.labels,
-                                  max_length=self.encode.max_length, facts=self.facts)
+                                  max_length=self.encode.max_length, facts=self.facts, windows=self.windows)
 
     def to(self, device: str | torch.device) -> Self:
         self.network.to(device)
@@ -111,17 +130,23 @@ class DefendedClassifier:
         texts = list(texts)  # of any kind: a column of a data frame is indexed by its own labels
         check_texts(texts)
         kind = self.defence if defended else Defence()
-        table, seen = self.questions.views(texts, kind, early=early, most=most, batch_size=batch_size)
-        together = kind.combine(table)
-        answers = together.softmax(dim=1).cpu()
-        suspicion = kind.suspicion(table)
+
+        def ask(some: Sequence[Text]) -> Asked:
+            table, seen, cut = self.questions.views(some, kind, early=early, most=most, batch_size=batch_size)
+            return Asked(kind.combine(table), seen, cut, kind.suspicion(table))
+
+        windows = self.windows
+        found = ask(texts) if windows is None else answered(
+            ask, texts, in_windows(texts, self.encode, kind, windows), lambda rows: windows.together(rows, self.labels))
+        answers = found.logits.softmax(dim=1).cpu()
         labels = [self.labels[index] for index in answers.argmax(dim=1).tolist()]
-        return Predictions(labels, answers, self._marked(texts, kind) if explain else None, seen,
-                           None if suspicion is None else suspicion.cpu(), log_probabilities(together, answers))
+        return Predictions(labels, answers, self._marked(texts, kind) if explain else None, found.seen,
+                           None if found.suspicion is None else found.suspicion.cpu(),
+                           log_probabilities(found.logits, answers), found.cut)
 
     def logits(self, texts: Sequence[Text]) -> Tensor:
-        """The network's answers to every view of the texts, (views, texts, classes)."""
-        return self.questions.views(texts, self.defence, early=False)[0].cpu()
+        """The network's answers to every view of the texts, (views, texts, classes); long ones are cut in any case."""
+        return self.questions.views(texts, self.defence, early=False).logits.cpu()
 
     def votes(self, texts: Sequence[Text], numbers: Sequence[int]) -> Tensor:
         """How many of the views with these numbers vote for each class, (texts, classes)."""
@@ -144,6 +169,13 @@ class DefendedClassifier:
 
     def hidden(self, texts: Sequence[Text]) -> list[list[Masked] | None]:
         """What the defence hides of each text, or reads otherwise; None where it rewrites the text and can't tell."""
+        if self.windows is None:
+            return self._hidden(texts)
+        found = in_windows(texts, self.encode, self.defence, self.windows)
+        spans = iter(self._hidden([part.text for one in found for part in one.parts]))
+        return [joined_spans(one.parts, list(islice(spans, len(one.parts)))) for one in found]
+
+    def _hidden(self, texts: Sequence[Text]) -> list[list[Masked] | None]:
         if not self.defence.explainable:
             return [self._accounted(text) for text in texts]
         found: list[list[Masked] | None] = [None] * len(texts)
@@ -152,6 +184,19 @@ class DefendedClassifier:
             for row, spans in zip(rows, explained(self.encode, part, self.first_view(part)), strict=True):
                 found[row] = spans
         return found
+
+    def unread(self, texts: Sequence[Text]) -> list[bool]:
+        """Which texts are longer than what the network is shown of them first; it is not asked, as in `first_view`."""
+        found = [Stretched([Stretch(text)], whole=True) for text in texts] if self.windows is None else in_windows(
+            texts, self.encode, self.defence, self.windows)
+        flat = [part.text for one in found for part in one.parts]
+        cut = [False] * len(flat)
+        for rows in length_batches(flat, rows=64, cells=1 << 16):
+            view = self.first_view([flat[row] for row in rows])
+            for row, is_cut in zip(rows, [False] * len(rows) if view.cut is None else view.cut.tolist(), strict=True):
+                cut[row] = is_cut
+        ends = list(accumulate((len(one.parts) for one in found), initial=0))
+        return [not one.whole or any(cut[start:end]) for one, start, end in zip(found, ends, ends[1:], strict=False)]
 
     def _accounted(self, text: Text) -> list[Masked] | None:
         account = self.defence.account(self.encode.reachable(text))
@@ -205,9 +250,10 @@ class DefendedClassifier:
         return most if isinstance(inputs, list) else most[0]
 
     def fingerprint(self) -> str:
-        """A hash of weights, defence, labels and length: equal ones give equal answers."""
+        """A hash of weights, defence, labels, length and windows: equal ones give equal answers."""
         digest = blake2b(digest_size=16)
-        settings = [self.defence.name, self.defence.lasting_options(), self.labels, self.encode.max_length]
+        settings = [self.defence.name, self.defence.lasting_options(), self.labels, self.encode.max_length,
+                    *([] if self.windows is None else [self.windows.as_dict()])]
         digest.update(json.dumps(settings, default=str).encode())
         for name, tensor in self.network.state_dict().items():
             digest.update(name.encode())
@@ -223,15 +269,21 @@ class DefendedClassifier:
     @classmethod
     def load(
         cls, source: str | Path, *, device: str | None = None, options: Mapping[str, object] | None = None,
+        windows: Windows | str | None = "saved",
     ) -> "DefendedClassifier":
         """Read a saved folder or a hub repository; on the GPU where there is one unless a device is given.
 
         options: of the defence, in the place of those that were saved; what it learned in training stays as it is.
+        windows: how long texts are read, likewise; None: they are cut.
         """
         from dualmask.storage import load
 
         wanted = check_device(device) or default_device()
-        return load(source, options=options).to(wanted)
+        chosen = None if windows == "saved" else read_windows(windows)  # a mistake in it is told first
+        classifier = load(source, options=options)
+        if windows != "saved":
+            classifier.windows = chosen
+        return classifier.to(wanted)
 
     def push_to_hub(self, repository: str, *, private: bool = False) -> str:
         """Upload to the Hugging Face hub; gives the address of the commit."""
@@ -275,6 +327,20 @@ def log_probabilities(together: Tensor, answers: Tensor) -> Tensor:
     found = together.cpu().double().log_softmax(dim=1)
     same = found.argmax(dim=1, keepdim=True) == answers.argmax(dim=1, keepdim=True)
     return found.where(same, answers.double().log())
+
+
+def joined_spans(parts: Sequence[Stretch], found: Sequence[list[Masked] | None]) -> list[Masked] | None:
+    """The spans of a text's windows at their places in the text; where windows overlap the first one's count."""
+    kept, taken = list[Masked](), set[tuple[int, int]]()  # taken: characters, each with its part of a pair
+    for part, spans in zip(parts, found, strict=True):
+        if spans is None:
+            return None
+        moved = [span._replace(start=span.start + part.shifts[span.part], end=span.end + part.shifts[span.part])
+                 for span in spans]
+        places = [{(span.part, place) for place in range(span.start, max(span.end, span.start + 1))} for span in moved]
+        kept += [span for span, own in zip(moved, places, strict=True) if taken.isdisjoint(own)]
+        taken = taken.union(*places)
+    return kept
 
 
 def as_text(given: Input) -> Text:

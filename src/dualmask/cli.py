@@ -26,10 +26,12 @@ from dualmask.cli_options import (
     Encoding,
     InputKind,
     LabelColumn,
+    LongTexts,
     Overwrite,
     PairColumn,
     Quiet,
     Resume,
+    SavedWindows,
     TextColumn,
 )
 from dualmask.cli_resources import app as resources_app
@@ -102,7 +104,8 @@ def train(
     test: Annotated[str | None, typer.Option(help="Labelled file to measure accuracy on.")] = None,
     validation: Annotated[str | None, typer.Option(help="Labelled file to choose the best epoch by.")] = None,
     epochs: Epochs = None, learning_rate: LearningRate = None, batch_size: BatchSize = None,
-    max_length: MaxLength = None, seed: Seed = None, settings: Settings = None, option: Options = None,
+    max_length: MaxLength = None, windows: SavedWindows = None, seed: Seed = None, settings: Settings = None,
+    option: Options = None,
     text_column: TextColumn = None, label_column: LabelColumn = None, pair_column: PairColumn = None,
     encoding: Encoding = "utf-8", empty: EmptyRows = EmptyTexts.refuse, device: Device = None,
     resume: Resume = False, overwrite: Overwrite = False, quiet: Quiet = False,
@@ -127,7 +130,7 @@ def train(
     with cost_told_later():
         classifier = train_classifier(
             rows, encoder=encoder, defence=defence, preset=preset, options=options, training=training, out=out,
-            resume=resume, overwrite=overwrite, progress=not quiet)
+            resume=resume, overwrite=overwrite, progress=not quiet, windows=windows)
     if is_main_process():
         show_training(Console(), classifier, rows, out)
 
@@ -148,6 +151,7 @@ def predict(
     safe_csv: Annotated[bool, typer.Option(
         "--safe-csv", help="For spreadsheets: a ' before each text that begins as a formula does (= + - @, tab, line "
         "break). Without it CSV and TSV hold texts as they are, for programs.")] = False,
+    windows: LongTexts = None,
     text_column: TextColumn = None, pair_column: PairColumn = None,
     input_format: InputKind = None, encoding: Encoding = "utf-8", empty: EmptyAnswers = EmptyTexts.answer,
     device: Device = None, resume: Resume = False, overwrite: Overwrite = False, quiet: Quiet = False,
@@ -162,7 +166,7 @@ def predict(
     answer(Request(
         model=model, texts=texts or [], file=file, out=out, format=format.value if format else None, explain=explain,
         defended=not undefended, batch_size=batch_size, choices=choices, resume=resume,
-        overwrite=overwrite, progress=not quiet, safe_csv=safe_csv))
+        overwrite=overwrite, progress=not quiet, safe_csv=safe_csv, windows=windows))
 
 
 @app.command()
@@ -188,6 +192,7 @@ def attack(
     undefended: Annotated[bool, typer.Option("--undefended", help="Attack the network without its defence.")] = False,
     labels: Annotated[str | None, typer.Option(
         help="What the data call the classes, in the model's order, by commas; a server needs it.")] = None,
+    windows: LongTexts = None,
     text_column: TextColumn = None, label_column: LabelColumn = None, pair_column: PairColumn = None,
     encoding: Encoding = "utf-8", empty: EmptyRows = EmptyTexts.refuse, device: Device = None,
     resume: Resume = False, overwrite: Overwrite = False, quiet: Quiet = False,
@@ -203,7 +208,7 @@ def attack(
         labels=tuple(name.strip() for name in (labels or "").split(",") if name.strip()),
         measure="minilm" if measure else None, columns=Columns(text_column, label_column, pair_column), out=out,
         encoding=encoding, empty=empty.value, show=show, sequential=sequential, defended=not undefended,
-        resume=resume, overwrite=overwrite, progress=not quiet))
+        resume=resume, overwrite=overwrite, progress=not quiet, windows=windows))
 
 
 for command in (choose, harden, evaluate, certify, bench, report, pack, compare, theory):

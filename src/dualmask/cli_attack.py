@@ -61,6 +61,7 @@ class Request:
     empty: Empty = "refuse"
     out: Path | None = None
     show: int = 5
+    windows: str | None = None  # none: as the model was saved
     resume: bool = False
     overwrite: bool = False
     progress: bool = True
@@ -97,7 +98,8 @@ def attack_and_show(request: Request) -> None:
     show_results(console, results, labels, shown=request.show)
     console.print(setting(request, chosen, victim, (len(results), len(examples))))
     threshold = getattr(getattr(victim, "defence", None), "threshold", None)
-    console.print(tally_table(results, tally(results), time.perf_counter() - began, threshold=threshold))
+    console.print(tally_table(results, tally(results), time.perf_counter() - began, threshold=threshold,
+                              reads=reads_of(victim)))
     told = f"records: {request.out}"
     if not request.out:
         words = [request.victim if word == given else word for word in sys.argv[1:]]
@@ -113,6 +115,16 @@ def check_measured(results: "list[AttackResult]") -> None:
         show_error(f"nothing was measured: each of the {len(results):,} texts ended in a fault, the first with: "
                    f"{results[0].reason or results[0].outcome}. Mend that, and attack again.")
         raise SystemExit(1)
+
+
+def reads_of(victim: object) -> str:
+    """How much of a text the victim reads, in words."""
+    from dualmask.classifier import DefendedClassifier
+    from dualmask.windows import length_in_words
+
+    if not isinstance(victim, DefendedClassifier):
+        return "what the victim reads"
+    return length_in_words(victim.encode.max_length, victim.windows)
 
 
 def attack_name(request: Request, victim: object) -> str:
@@ -260,10 +272,26 @@ def check(request: Request) -> None:
         raise OptionError("--resume goes on with a file of records; name it with --out.")
     check_places(request.out, request.data, request.source)
     server = request.victim.startswith(SERVER)
+    if request.windows is not None:
+        check_windows(request)
     if server and not request.defended:
         raise OptionError("--undefended takes the defence off a saved model; a server keeps its own.")
     if server and len(request.labels) < 2:
         raise OptionError("a server does not tell its labels: name them in their order, e.g. --labels bad,good.")
+
+
+def check_windows(request: Request) -> None:
+    from dualmask.windows import read_windows
+
+    read_windows(request.windows)
+    folder = Path(request.victim)
+    if request.victim.startswith(SERVER) or is_plain(folder):
+        raise OptionError("--windows is about a model that dualmask has saved; other victims read texts as they do.")
+
+
+def is_plain(folder: Path) -> bool:
+    """Whether a folder holds a classifier that another program wrote."""
+    return (folder / "config.json").is_file() and not (folder / "dualmask.json").exists()
 
 
 def find_victim(request: Request) -> tuple[object, tuple[str, ...]]:
@@ -276,10 +304,10 @@ def find_victim(request: Request) -> tuple[object, tuple[str, ...]]:
 
     folder = Path(request.victim)
     victim: object
-    if (folder / "config.json").is_file() and not (folder / "dualmask.json").exists():
+    if is_plain(folder):
         victim, names = plain_classifier(folder)
     else:
-        classifier = DefendedClassifier.load(request.victim)
+        classifier = DefendedClassifier.load(request.victim, windows=request.windows or "saved")
         victim, names = classifier if request.defended else classifier.undefended(), classifier.labels
     if request.labels and len(request.labels) != len(names):
         raise OptionError(f"--labels {','.join(request.labels)} names {len(request.labels)} classes, but the model has "

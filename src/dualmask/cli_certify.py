@@ -51,6 +51,9 @@ Alpha = Annotated[float, typer.Option(help="The chance that a bound is too high.
 Changes = Annotated[int, typer.Option(
     min=1, help="For ddm: edits of which every choice of places is tried.", rich_help_panel=PROOF)]
 Passes = Annotated[int, typer.Option(min=1, help="For ddm: passes for one text, at most.", rich_help_panel=PROOF)]
+LongTexts = Annotated[str | None, typer.Option(
+    "--windows", metavar="RULE", help="none: certify a model that reads long texts in windows as if it cut them, since "
+    "no certificate is about windows.")]
 
 
 class Labelled(Protocol):
@@ -82,6 +85,7 @@ class Request:
     overwrite: bool
     progress: bool
     given: frozenset[str] = frozenset()  # names of the parameters that were
+    windows: str | None = None  # none: as the model was saved
 
 
 def certify(
@@ -96,7 +100,7 @@ def certify(
     selection: Selection = 100, draws: Draws = 1000, alpha: Alpha = 0.05, changes: Changes = 1, passes: Passes = 10_000,
     out: Annotated[Path | None, typer.Option(help="File for one record a text (JSON Lines).")] = None,
     html: Annotated[Path | None, typer.Option(help="File for a page with the curve and the table.")] = None,
-    labels: Labels = None,
+    labels: Labels = None, windows: LongTexts = None,
     text_column: TextColumn = None, label_column: LabelColumn = None, pair_column: PairColumn = None,
     encoding: Encoding = "utf-8", empty: EmptyRows = EmptyTexts.refuse, device: Device = None,
     resume: Resume = False, overwrite: Overwrite = False, quiet: Quiet = False,
@@ -114,7 +118,8 @@ def certify(
     run(Request(model=model, data=data, under=under, preset=preset, options=parse_assignments(option or []),
                 labels=tuple(name.strip() for name in (labels or "").split(",") if name.strip()),
                 columns=Columns(text_column, label_column, pair_column), encoding=encoding, empty=empty.value,
-                out=out, html=html, resume=resume, overwrite=overwrite, progress=not quiet, given=given_ones(context)),
+                out=out, html=html, resume=resume, overwrite=overwrite, progress=not quiet, given=given_ones(context),
+                windows=windows),
         CertifyingOptions(samples=samples, seed=seed, selection=selection, draws=draws, alpha=alpha, changes=changes,
                           passes=passes))
 
@@ -241,10 +246,12 @@ def find_classifier(request: Request) -> "DefendedClassifier":
     from dualmask.defences import build_defence
     from dualmask.evaluation.certification import under
 
+    windows = request.windows or "saved"
     if request.under is None:
-        return DefendedClassifier.load(request.model)
+        return DefendedClassifier.load(request.model, windows=windows)
     build_defence(request.under, preset=request.preset, options=request.options)  # told before the model is loaded
-    return under(DefendedClassifier.load(request.model), request.under, preset=request.preset, options=request.options)
+    classifier = DefendedClassifier.load(request.model, windows=windows)
+    return under(classifier, request.under, preset=request.preset, options=request.options)
 
 
 @contextmanager

@@ -51,3 +51,13 @@ EmptyAnswers = Annotated[EmptyTexts, typer.Option(
 InputKind = Annotated[InputFormat | None, typer.Option(
     "--input-format", rich_help_panel=INPUT,
     help="Of a file whose name does not tell it and of standard input; that is one text a line unless given.")]
+SavedWindows = Annotated[str | None, typer.Option(
+    "--windows", metavar="RULE", rich_help_panel=INPUT,
+    help="How the saved model reads texts that are longer, as 'dualmask predict --help' has it; in training they are "
+    "cut all the same.")]
+LongTexts = Annotated[str | None, typer.Option(
+    "--windows", metavar="RULE", rich_help_panel=INPUT,
+    help="Read texts that are longer than the model reads in overlapping windows. mean: the mean of their "
+    "probabilities (padding dilutes it). surest: the surest window decides. With any:LABEL the window most like LABEL "
+    "decides, for filters (padding can't evade it). none: cut long texts. Behind it, by commas: overlap=SHARE (0.25), "
+    "most=NUMBER of windows (64). As the model was saved unless given.")]

@@ -20,6 +20,7 @@ from dualmask.prediction import (
     beside,
     check_out,
     check_parent,
+    cut_count,
     predict_file,
     predict_items,
     real_place,
@@ -52,6 +53,7 @@ class Request:
     overwrite: bool = False
     progress: bool = True
     safe_csv: bool = False
+    windows: str | None = None  # none: as the model was saved
 
     @property
     def kind(self) -> str | None:
@@ -79,7 +81,7 @@ def with_standard_input(request: Request) -> Request:
 def answer_all(request: Request) -> None:
     from dualmask.classifier import DefendedClassifier
 
-    classifier = DefendedClassifier.load(request.model)
+    classifier = DefendedClassifier.load(request.model, windows=request.windows or "saved")
     if not request.defended:
         classifier.check_head()
     streamed = request.file is not None and is_stream(request.file)
@@ -95,6 +97,7 @@ def answer_all(request: Request) -> None:
         show_summary(Console(), summary)
         note_empty(summary.empty, summary.rows, skipped=summary.skipped > 0)
         note_formulas(summary.formulas)
+        note_cut(classifier, summary.cut, summary.rows - summary.resumed)
         return
     request = replace(request, choices=replace(
         request.choices, learned=learned_columns(classifier.facts), tell=show_note))
@@ -130,6 +133,10 @@ def check(request: Request) -> None:
         name = "standard input" if str(request.file) in STANDARD_INPUT else request.file
         raise OptionError(f"--resume reads the input once more, and {name} can be read only once: save what comes from "
                           "it in a file, and give that with --file; or leave --resume out.")
+    if request.windows is not None:
+        from dualmask.windows import read_windows
+
+        read_windows(request.windows)
     if request.resume and not (request.file and request.out and is_lockable(request.out)):
         raise OptionError("--resume goes on with a file that is being written; it needs --file and --out, and the "
                           "latter must not be a pipe.")
@@ -183,8 +190,10 @@ class Counts:
     rows: int = 0
     empty: int = 0
     formulas: int = 0
+    cut: int = 0
 
-    def add(self, items: list[Item]) -> None:
+    def add(self, items: list[Item], answers: "Predictions") -> None:
+        self.cut += cut_count(answers)
         self.rows += len(items)
         self.empty += sum(is_empty(item.text) for item in items)
         self.formulas += sum(is_formula(value) for item in items for value in item.values.values())
@@ -208,8 +217,9 @@ def write(classifier: "DefendedClassifier", request: Request, given: Input, stre
     for items, answers in answers_of(classifier, request, given):
         stream.write(layout.lines(items, answers, skip_empty=skip))
         stream.flush()
-        counts.add(items)
+        counts.add(items, answers)
     note_empty(counts.empty, counts.rows, skipped=skip)
+    note_cut(classifier, counts.cut, counts.rows)
     note_formulas(0 if request.safe_csv or layout.format == "jsonl" else counts.formulas)
 
 
@@ -220,7 +230,7 @@ def show(classifier: "DefendedClassifier", request: Request, given: Input) -> No
     console, threshold = Console(), threshold_of(classifier, request.defended)
     counts, skip, header = Counts(), request.choices.empty == "skip", True
     for items, answers in answers_of(classifier, request, given):
-        counts.add(items)
+        counts.add(items, answers)
         if texts := [item.text for item in items if not (skip and is_empty(item.text))]:
             show_predictions(console, texts, answers, header=header, width=max(map(len, classifier.labels)),
                              threshold=threshold)
@@ -228,6 +238,7 @@ def show(classifier: "DefendedClassifier", request: Request, given: Input) -> No
     if request.explain:
         legend(console, classifier, defended=request.defended)
     note_empty(counts.empty, counts.rows, skipped=skip)
+    note_cut(classifier, counts.cut, counts.rows)
 
 
 def note_formulas(count: int) -> None:
@@ -236,6 +247,15 @@ def note_formulas(count: int) -> None:
         places = "1 place" if count == 1 else f"{count:,} places"
         show_note(f"in {places} a text, a column's name or a label begins as a formula does, which spreadsheets run on "
              "opening; --safe-csv puts ' before it.")
+
+
+def note_cut(classifier: "DefendedClassifier", cut: int, rows: int) -> None:
+    """What stands behind the cut may be what the text is about, or what somebody wants to hide."""
+    if cut:
+        from dualmask.windows import told_of_cut
+
+        told = told_of_cut(cut, rows, classifier.encode.max_length, classifier.windows)
+        Console(stderr=True).print(f"note: {told}", style="yellow", highlight=False, soft_wrap=True, markup=False)
 
 
 def note_empty(empty: int, rows: int, *, skipped: bool = False) -> None:

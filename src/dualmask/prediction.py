@@ -45,6 +45,7 @@ class Summary:
     formulas: int = 0  # texts, names of columns and labels in CSV or TSV that a spreadsheet may run
     skipped: int = 0  # rows without a text that were not answered
     skipped_now: int = 0  # those of them that this run came to
+    cut: int = 0  # rows answered in this run whose texts are longer than what is read of them
 
 
 @dataclass
@@ -92,11 +93,11 @@ def predict_file(
         left = islice(read_items(source, replace(choices, tell=None)), resumed, None)
         answered = predict_items(classifier, left, explain=explain, defended=defended, batch_size=batch_size,
                                  chunk=chunk or chunk_size(classifier), skip_empty=empty == "skip")
-        passes = write_answers(out, job, answered, layout=layout, total=total, progress=progress)
+        passes, cut = write_answers(out, job, answered, layout=layout, total=total, progress=progress)
     return Summary(out, job.rows, resumed, job.counts, time.perf_counter() - started, passes,
                    classifier.defence.views if defended else 1, blank,
                    0 if safe_csv or kind == "jsonl" else formulas + sum(map(is_formula, classifier.labels)),
-                   job.skipped, job.skipped - skipped)
+                   job.skipped, job.skipped - skipped, cut)
 
 
 def unusual(choices: InputChoices) -> dict[str, object]:
@@ -108,9 +109,9 @@ def unusual(choices: InputChoices) -> dict[str, object]:
 def write_answers(
     out: Path, job: Job, answered: Iterator[tuple[list[Item], "Predictions"]], *, layout: Layout, total: int,
     progress: bool,
-) -> int:
-    """The rest of the partial file, which takes its place at the end; how many passes the answers took."""
-    passes = 0
+) -> tuple[int, int]:
+    """The rest of the partial file, which takes its place at the end; its answers' passes and texts that were cut."""
+    passes = cut = 0
     with writing(out), partial_file(out, job) as file, progress_bar(progress) as bar:
         task = bar.add_task("predicting", total=total, completed=job.rows)
         if not job.rows:
@@ -120,11 +121,17 @@ def write_answers(
             file.write(layout.lines(items, answers, skip_empty=skipped > 0))
             record(out, job, file, answers.labels, skipped=skipped)
             passes += int(answers.passes.sum()) if answers.passes is not None else 0
+            cut += cut_count(answers)
             bar.advance(task, len(items))
     with writing(out):
         os.replace(beside(out, "partial"), out)
         beside(out, "progress.json").unlink(missing_ok=True)
-    return passes
+    return passes, cut
+
+
+def cut_count(answers: "Predictions") -> int:
+    """How many of the texts are longer than what was read of them."""
+    return 0 if answers.cut is None else int(answers.cut.sum())
 
 
 def predict_items(

@@ -63,6 +63,7 @@ SHARE = Rule(lambda value: is_number(value, -0.01, 1.01), "a number from 0 to 1"
 COSINE = Rule(lambda value: is_number(value, -1.0001, 1.0001), "a number from -1 to 1")
 DURATION = Rule(lambda value: is_number(value, 0, float_info.max), "a number from 0 on")
 NUMBER = Rule(lambda value: is_number(value, -float_info.max, float_info.max), "a finite number")
+FLAG = Rule(lambda value: type(value) is bool, "true or false")
 SPANS = Rule(are_spans, "lists of start, end, 0 or 1 and, if any, what was read instead")
 FITS: Mapping[str, Rule] = {  # as JSON has them
     **dict.fromkeys(("index", "label", "queries", "rows", "gradients", "words", "changed", "draws", "wrong_draws"),
@@ -70,14 +71,15 @@ FITS: Mapping[str, Rule] = {  # as JSON has them
     **dict.fromkeys(("clean", "predicted", "undefended"), COUNT.or_none()), "text": TEXT, "adversarial": TEXT.or_none(),
     **dict.fromkeys(("probability", "probability_after"), SHARE.or_none()), "similarity": COSINE.or_none(),
     **dict.fromkeys(("hidden", "hidden_after"), SPANS.or_none()), "outcome": STRING, "reason": STRING,
-    "seconds": DURATION, **dict.fromkeys(("suspicion", "suspicion_after"), NUMBER.or_none()),
+    **dict.fromkeys(("cut", "cut_after"), FLAG.or_none()), "seconds": DURATION,
+    **dict.fromkeys(("suspicion", "suspicion_after"), NUMBER.or_none()),
 }
 HEADER_FITS: Mapping[str, Rule] = {
     "texts": COUNT, "labels": Rule(are_names, "a list of names"), **dict.fromkeys(("options", "about"), TABLE),
     "defence": TABLE.or_none(), "attack": STRING, "data": STRING, "noise": STRING,
     **dict.fromkeys(("eot", "draws"), COUNT), "samples": COUNT.or_none(), "temperature": DURATION,
     "temperature_fitted_on": STRING,
-    "threshold": NUMBER.or_none(), "finished": Rule(are_counts, "a list of whole numbers"),
+    "threshold": NUMBER.or_none(), "windows": TABLE, "finished": Rule(are_counts, "a list of whole numbers"),
 }
 
 

@@ -65,6 +65,8 @@ class AttackResult:
     wrong_draws: int = 0
     suspicion: float | None = None  # of the text, where the defence is a detector
     suspicion_after: float | None = None  # and of the attack's last word
+    cut: bool | None = None  # whether the text is longer than what the victim reads of it; none: nobody knows
+    cut_after: bool | None = None  # and the attack's last word
 
     @property
     def settled(self) -> bool:

@@ -20,6 +20,7 @@ from dualmask.output_lock import locks_output
 from dualmask.resources import RESOURCES
 from dualmask.system_errors import explain_os_error, told_reason
 from dualmask.text.markdown import one_line
+from dualmask.windows import Windows
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -45,6 +46,7 @@ class Description:
     max_length: int
     sha256: dict[str, str]  # of every other file that the classifier needs
     training: dict[str, object] = field(default_factory=dict)
+    windows: dict[str, object] | None = None  # how long texts are read; left out where they are cut, as before
     checksum: str = ""  # of the description itself
 
 
@@ -75,8 +77,9 @@ def write_folder(classifier: DefendedClassifier, folder: Path) -> Path:
         description = Description(
             defence=classifier.defence.name, options=classifier.defence.options_as_dict(),
             labels=list(classifier.labels), max_length=classifier.encode.max_length, sha256=hashes,
-            training=classifier.facts)
-        (work / DESCRIPTION).write_bytes(sealed(asdict(description)).encode("utf-8"))
+            training=classifier.facts, windows=None if classifier.windows is None else classifier.windows.as_dict())
+        told = {name: value for name, value in asdict(description).items() if name != "windows" or value is not None}
+        (work / DESCRIPTION).write_bytes(sealed(told).encode("utf-8"))
         card = has_own_card(folder)
         if card:
             (work / CARD).write_text(model_card(classifier), encoding="utf-8")
@@ -135,7 +138,7 @@ def load(source: str | Path, *, options: Mapping[str, object] | None = None) -> 
         defence = kind(saved_options(kind.Options, {**description.options, **(options or {})}))
         classifier = DefendedClassifier(
             read_model(folder), load_tokenizer(folder), defence, labels=description.labels,
-            max_length=description.max_length, facts=description.training)
+            max_length=description.max_length, facts=description.training, windows=saved_windows(description))
         defence.restore(read_weights(folder / DEFENCE_WEIGHTS))
     except ResourceError:
         raise  # something beside the folder is missing, and the error says what
@@ -144,6 +147,15 @@ def load(source: str | Path, *, options: Mapping[str, object] | None = None) -> 
                              "copy the whole folder again.") from error
     classifier.network.eval()
     return classifier
+
+
+def saved_windows(description: Description) -> Windows | None:
+    if description.windows is None:
+        return None
+    try:
+        return Windows(**description.windows)  # type: ignore[arg-type]
+    except TypeError as error:
+        raise ModelFileError(f"windows are {description.windows!r:.80}: {error}") from None
 
 
 def read_description(folder: Path) -> Description:
@@ -185,6 +197,8 @@ def _wrong(values: object) -> str:
     if wrong := [f"{name} is {values[name]!r:.40}" for name, kind in kinds.items()
                  if not isinstance(values[name], kind) or isinstance(values[name], bool)]:
         return "; ".join(wrong)
+    if not isinstance(values.get("windows", {}), dict):
+        return f"windows is {values['windows']!r:.40}"
     if values["format"] < UNSEALED:
         return f"format is {values['format']}"
     for name, texts in (("labels", values["labels"]), ("sha256", values["sha256"].values())):
@@ -245,6 +259,14 @@ def push(classifier: DefendedClassifier, repository: str, *, private: bool) -> s
                                 "login ('hf auth login'); nothing was changed locally.") from error
 
 
+def told_of_length(classifier: DefendedClassifier) -> str:
+    length, windows = classifier.encode.max_length, classifier.windows
+    if windows is None:
+        return f"Inputs are cut at {length} tokens."
+    return (f"Inputs longer than {length} tokens are read in at most {windows.most} overlapping windows (rule: "
+            f"{windows.rule}); plain transformers cuts them.")
+
+
 def model_card(classifier: DefendedClassifier) -> str:
     """A README for the saved folder; every figure in it was measured by the training run."""
     card, facts = classifier.defence.card(), classifier.facts
@@ -254,7 +276,7 @@ def model_card(classifier: DefendedClassifier) -> str:
         f"# Text classifier defended by {card.name}", "", f"{card.summary}.", "",
         *(f"* {heading}: {text}" for heading, text in card.sections.items()), "",
         one_line(f"Labels: {', '.join(classifier.labels)}."),
-        f"Inputs are cut at {classifier.encode.max_length} tokens.", "",
+        one_line(told_of_length(classifier)), "",
         "## Use", "", "```python", "from dualmask import DefendedClassifier", "",
         'classifier = DefendedClassifier.load("this-folder")', 'classifier.predict(["some text"]).labels', "```", "",
         "`AutoModelForSequenceClassification.from_pretrained` opens the same folder, without the defence.", "",

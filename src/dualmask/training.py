@@ -34,6 +34,7 @@ from dualmask.text.encoding import Batch, bucketed
 from dualmask.text.examples import Dataset, Example, split_stratified
 from dualmask.training_log import Reporter
 from dualmask.training_outcome import check_finite, clean_cost, outcome
+from dualmask.windows import Windows, read_windows
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -46,12 +47,16 @@ def train(
     data: Dataset, *, encoder: str | Path = "minilm", defence: str = "ddm-restore", preset: str = "recommended",
     options: Mapping[str, object] | None = None, training: Mapping[str, object] | None = None,
     out: str | Path | None = None, resume: bool = False, overwrite: bool = False, progress: bool = True,
-    device: str | None = None,
+    device: str | None = None, windows: Windows | str | None = None,
 ) -> DefendedClassifier:
     """Train a classifier with a defence; with `out` also save it, its log and, until it is done, checkpoints.
 
     device: cpu, cuda or cuda:1; a GPU where there is one unless given.
+    windows: how the classifier reads long texts, once it is trained; training texts are cut.
     """
+    windows = read_windows(windows)
+    if windows is not None:
+        windows.check_labels(data.labels)
     settings = preset_training(defence, preset, training)
     guard = build_defence(defence, preset=preset, options=options)
     if settings.validate == "plain" and not guard.trains_head:
@@ -63,12 +68,13 @@ def train(
             check_folder(folder, resume=resume, overwrite=overwrite)
         facts = {"data": data.name, "rows": fingerprint(data), "encoder": str(encoder), "defence": defence,
                  "preset": preset, "options": guard.options_as_dict(), "training": asdict(settings)}
-        return trained_classifier(data, guard, settings, folder, facts=facts, resume=resume, progress=progress)
+        return trained_classifier(data, guard, settings, folder, facts=facts, resume=resume, progress=progress,
+                                  windows=windows)
 
 
 def trained_classifier(
     data: Dataset, guard: Defence, settings: TrainingOptions, folder: Path | None, *, facts: Mapping[str, object],
-    resume: bool, progress: bool,
+    resume: bool, progress: bool, windows: Windows | None = None,
 ) -> DefendedClassifier:
     """Train with a folder that nobody else writes to; `facts` begin what the saved model tells of its training."""
     fitted, held_out = validation_split(data, settings)
@@ -83,6 +89,7 @@ def trained_classifier(
         run = Run(classifier, settings, fitted, held_out, reporter=reporter, out=folder, facts=facts, weights=weights)
         run.loop(resume=resume)
     classifier.tune_defence(held_out)
+    classifier.windows = windows
     classifier.facts = {**facts, **columns_of(data), **outcome(run, data), "dualmask": __version__,
                         "torch": torch.__version__}
     if folder and main:

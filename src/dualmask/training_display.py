@@ -105,6 +105,8 @@ def show_training(console: Console, classifier: "DefendedClassifier", data: "Dat
     console.print(table)
     if cost := clean_cost(facts, classifier.defence.name):
         console.print(Text(f"warning: {cost}", "yellow"), soft_wrap=True)
+    for line in cut_texts(classifier, data):
+        console.print(Text(line, "yellow"), soft_wrap=True)
     console.print("Clean accuracy says nothing about robustness.", style="dim")
     explain = ["--explain"] if explains(classifier, data) else []
     command = shlex.join([own_command(), "predict", str(out), "some text", *explain])
@@ -137,6 +139,16 @@ def recalls_told(recalls: Mapping[str, float]) -> str:
     worst = sorted(recalls, key=lambda name: recalls[name])[:NAMED]
     told = ", ".join(f"{name} {share:.1%}" for name, share in recalls.items() if name in worst)
     return told if len(recalls) <= NAMED else f"{told} (the lowest of {len(recalls)} classes)"
+
+
+def cut_texts(classifier: "DefendedClassifier", data: "Dataset") -> Iterator[str]:
+    """What stands behind the cut was not learned from, windows or not."""
+    if count := classifier.facts.get("cut_texts"):
+        verb, encode = "was" if count == 1 else "were", classifier.encode
+        room = classifier.defence.training_room(encode, encode.special_tokens([one.text for one in data.train[:1]]))
+        yield (f"note: {count:,} of {len(data.train):,} training texts {verb} cut: {room:,} of their tokens fit into "
+               f"the {encode.max_length:,} of --max-length, beside what is added to them; what lies behind was not "
+               "learned from.")
 
 
 def explains(classifier: "DefendedClassifier", data: "Dataset") -> bool:

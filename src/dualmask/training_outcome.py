@@ -43,6 +43,13 @@ def cost(run: "Run") -> dict[str, object]:
             "peak_memory_mb": state.megabytes or None, "device": device_name(accelerator.device)}
 
 
+def cut_texts(classifier: DefendedClassifier, data: Dataset) -> int:
+    """How many training texts, as they are written, are longer than what training has room for."""
+    texts = [example.text for example in data.train]
+    room = classifier.defence.training_room(classifier.encode, classifier.encode.special_tokens(texts))
+    return sum(classifier.encode.longer(texts, room))
+
+
 def outcome(run: "Run", data: Dataset) -> dict[str, object]:
     """What the run measured: accuracies on held-out texts, with the defence on and off; recalls where they differ."""
     state = run.state
@@ -52,7 +59,8 @@ def outcome(run: "Run", data: Dataset) -> dict[str, object]:
         "seconds": round(state.seconds, 1), "validation_accuracy": round(best.accuracy, 4),
         **({"validation_under_attack": round(best.under_attack, 4)} if best.attacked else {}),
         **({"validation_weighed": round(best.weighed, 4)} if run.weights is not None else {}),
-        "kept_by": kept_by(run.settings), "ready": state.best_ready, "cost": cost(run)}
+        "kept_by": kept_by(run.settings), "ready": state.best_ready, "cost": cost(run),
+        "cut_texts": cut_texts(run.classifier, data)}
     uneven = largest_class((example.label for example in run.examples), data.labels).dominates
     judged = best.accuracy if run.settings.validate == "defended" else None
     found |= validated(run.classifier, run.held_out, judged=judged, recalls=uneven and not data.test)

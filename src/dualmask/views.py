@@ -56,6 +56,22 @@ class DefendedNetwork(nn.Module):
         return forwards, backwards
 
 
+class Viewed(NamedTuple):
+    """What the network said about views of texts."""
+
+    logits: Tensor  # (views, texts, classes), NaN where a text did without a view
+    seen: Tensor  # views that each text took, (texts,)
+    cut: Tensor  # bool: whether a view left out what lies behind the last token that fits, (texts,)
+
+
+class Answered(NamedTuple):
+    """The same of a list of views, in the order in which they were asked."""
+
+    order: list[int]  # the view that each row is
+    logits: Tensor  # (rows, classes)
+    cut: Tensor  # (rows,) bool
+
+
 class Tasks(NamedTuple):
     """Views to ask about: of which text, and which of its views."""
 
@@ -77,39 +93,40 @@ class Questions:
     def views(
         self, texts: Sequence[Text], kind: Defence, *, early: bool, most: int | None = None,
         batch_size: int | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Logits (views, texts, classes), NaN where a text did without a view, and how many views each took.
+    ) -> Viewed:
+        """What the network says about as many views of each text as the defence wants.
 
         Views are asked in rounds of as many as the defence wants next, all texts of a round together.
         """
         encode = self.encode.prepared(texts)
-        seen = torch.zeros(len(texts), dtype=torch.long)
+        seen, cut = torch.zeros(len(texts), dtype=torch.long), torch.zeros(len(texts), dtype=torch.bool)
         table = torch.zeros(0, len(texts), self.classes, device=self.device)
         limit = kind.views if most is None else min(most, kind.views)
         while (more := kind.wanted(table, seen, early=early).minimum(limit - seen)).any():
             rows = torch.arange(len(texts)).repeat_interleave(more)
             numbers = torch.arange(len(rows)) + (seen + more - more.cumsum(0))[rows]
             seen = seen + more
-            order, answers = self.answers(encode, texts, Tasks(rows.tolist(), numbers.tolist()), kind,
-                                          batch_size=batch_size)
+            order, answers, ended = self.answers(encode, texts, Tasks(rows.tolist(), numbers.tolist()), kind,
+                                                 batch_size=batch_size)
             wider = table.new_full((int(seen.max()), *table.shape[1:]), torch.nan)
             wider[:len(table)] = table
             wider[numbers[order], rows[order]] = answers
             table = wider
-        return table, seen
+            cut[rows[order][ended]] = True
+        return Viewed(table, seen, cut)
 
     def votes(self, texts: Sequence[Text], numbers: Sequence[int]) -> Tensor:
         """How many of the views with these numbers vote for each class, (texts, classes)."""
         tasks = Tasks([row for row in range(len(texts)) for _ in numbers], list(numbers) * len(texts))
-        order, answers = self.answers(self.encode.prepared(texts), texts, tasks, self.network.defence)
+        order, answers, _ = self.answers(self.encode.prepared(texts), texts, tasks, self.network.defence)
         places = torch.tensor(tasks.rows, dtype=torch.long)[order] * self.classes + answers.argmax(dim=1).cpu()
         return torch.bincount(places, minlength=len(texts) * self.classes).view(len(texts), self.classes)
 
     def answers(
         self, encode: PreparedEncode, texts: Sequence[Text], tasks: Tasks, kind: Defence, *,
         batch_size: int | None = None,
-    ) -> tuple[list[int], Tensor]:
-        """Logits of views, those of like length together, and which view each row is; what memory can't hold is halved.
+    ) -> Answered:
+        """Logits of views, those of like length together; what memory can't hold is halved.
 
         They stay on the device until all are there: while it works, the next batch is made ready here.
         """
@@ -118,6 +135,7 @@ class Questions:
         waiting = list(packed(sizes, rows=batch_size or rows, cells=min(tokens, self._fits)))[::-1]
         order: list[int] = []
         parts: list[Tensor] = []
+        ended: list[Tensor] = []
         with evaluating(self.network), torch.no_grad():
             while waiting:
                 check_time()
@@ -126,10 +144,14 @@ class Questions:
                     view = kind.inference_view([texts[tasks.rows[one]] for one in batch],
                                                [tasks.numbers[one] for one in batch], encode, self.device)
                     parts.append(kind.answer(self.network, view).float())
+                    cut = torch.zeros(len(batch), dtype=torch.bool) if view.cut is None else view.cut
+                    ended.append(cut.to(self.device, non_blocking=True))
                     order += batch
                 except torch.cuda.OutOfMemoryError:
                     if len(batch) == 1:
                         raise
                     self._fits = len(batch) * sizes[batch[0]] // 2  # later batches would not fit either
                     waiting += [batch[len(batch) // 2:], batch[:len(batch) // 2]]
-        return order, torch.cat(parts) if parts else torch.zeros(0, self.classes, device=self.device)
+        if not parts:
+            return Answered([], torch.zeros(0, self.classes, device=self.device), torch.zeros(0, dtype=torch.bool))
+        return Answered(order, torch.cat(parts), torch.cat(ended).cpu())

@@ -23,6 +23,7 @@ from dualmask.models.victim import Victim
 from dualmask.text.encoding import Batch, characters
 from dualmask.text.examples import Text
 from dualmask.text.words import Words
+from dualmask.windows import refuse_windows
 
 if TYPE_CHECKING:
     from dualmask.text.synonyms import Synonyms
@@ -40,6 +41,8 @@ def white_box(victim: Victim, attack: str) -> DefendedClassifier:
         if not defence.explainable and defence.origins("") is None:
             raise OptionError(f"the defence '{defence.name}' rewrites texts, so that gradients can't "
                               f"be led back to their words; '{attack}' looks inside, choose an attack that only asks.")
+        refuse_windows(victim.classifier.windows, f"the attack '{attack}'",
+                       "its gradients are led back to the words of a text that is read at once.")
         return victim.classifier
     raise OptionError(f"the attack '{attack}' needs gradients, and this victim only answers; give a DefendedClassifier "
                       "(dualmask.defend wraps a Hugging Face model), or choose an attack that only asks.")

@@ -17,6 +17,7 @@ from dualmask.models.victim import Victim
 from dualmask.text.encoding import Batch, Encode, characters
 from dualmask.text.examples import Text
 from dualmask.text.words import Words
+from dualmask.windows import refuse_windows
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
@@ -35,6 +36,8 @@ def opened(victim: Victim, attack: str, against: Sequence[str]) -> DefendedClass
     if victim.classifier.defence.asker.name not in against:
         raise OptionError(f"{purpose}; this victim's is '{victim.classifier.defence.name}'. Give a classifier that "
                           "has it, or choose an attack on any classifier: see 'dualmask list attacks'.")
+    refuse_windows(victim.classifier.windows, f"the attack '{attack}'",
+                   "it asks what the defence hides of a text that is read at once.")
     return victim.classifier
 
 

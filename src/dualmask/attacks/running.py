@@ -4,6 +4,7 @@
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from hashlib import blake2b
 from math import sqrt
 from pathlib import Path
@@ -15,6 +16,7 @@ import torch
 from dualmask import __version__
 from dualmask.attacks import build_attack
 from dualmask.attacks.base import Attack, Tools
+from dualmask.attacks.cut_texts import windows_told, with_cut
 from dualmask.attacks.engine import Ending, Engine, Station
 from dualmask.attacks.oracles import SentenceOracle, VictimOracle
 from dualmask.attacks.problem import Answer, Problem, Question, Row, SharedStreams, Steps, Streams
@@ -189,9 +191,11 @@ def attack(
     file = None
     if out is not None:
         header = {**assault.header(), "samples": samples, "data": digest(texts), "about": dict(about or {}),
-                  "texts": len(chosen_texts), **({"cell": dict(cell)} if cell else {})}
+                  "texts": len(chosen_texts), **windows_told(assault.victim.classifier),
+                  **({"cell": dict(cell)} if cell else {})}
         file = ResultFile(Path(out), header, resume=resume, overwrite=overwrite)
-    return collected(assault, chosen_texts, file, watch)
+    return collected(assault, chosen_texts, file, watch,
+                     finish=partial(with_cut, assault.victim.classifier))
 
 
 def collected(

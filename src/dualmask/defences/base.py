@@ -59,6 +59,7 @@ class Defence(nn.Module, Method):
     trains_head: ClassVar[bool] = True  # the network's own; else nobody can ask the network without the defence
     explainable: ClassVar[bool] = True  # the k-th body token of what the network sees is the text's k-th, or its mask
     learned_attacks: ClassVar[tuple[Source, ...]] = ()  # on whose texts it is trained
+    reads_words: ClassVar[bool] = False  # word by word, invisible characters left out before
     certificate: ClassVar[str] = ""  # what a certificate of it is about, in a few words; empty: there is none
     preset_around_trained: ClassVar[str] = "recommended"  # around a network that was trained without the defence
 
@@ -161,7 +162,15 @@ class Defence(nn.Module, Method):
     def tune(self, ask: Ask, validation: Sequence[Example]) -> None:
         """After training: set thresholds on held-out examples."""
 
+    def training_room(self, encode: Encode, specials: int) -> int:
+        """Tokens of a text that training has room for, beside so many special ones."""
+        return self.room(encode, specials)
+
     # Inference
+
+    def room(self, encode: Encode, specials: int) -> int:
+        """Tokens of a text that its views have room for, beside so many special ones; longer texts are cut."""
+        return encode.max_length - specials
 
     @property
     def asker(self) -> "Defence":

@@ -132,6 +132,12 @@ class Combined(Defence):
     def learn(self, objective: Objective, batch: Batch, backward: Backward) -> tuple[Tensor, Tensor]:
         return self.owner("learn").learn(objective, batch, backward)
 
+    def training_room(self, encode: Encode, specials: int) -> int:
+        return self.owner("training_view").training_room(encode, specials)
+
+    def room(self, encode: Encode, specials: int) -> int:
+        return self.asker.room(encode, specials)
+
     def inference_view(
         self, texts: Sequence[Text], numbers: Sequence[int], encode: Encode, device: torch.device,
     ) -> Batch:
@@ -224,7 +230,8 @@ def combined(kinds: tuple[type[Defence], ...]) -> type[Defence]:
     return cast(type[Defence], new_class(name, (Combined,), exec_body=lambda body: body.update({
         "__doc__": card_text(kinds, words), "name": name, "family": kinds[0].family, "passes": asked.passes,
         "trains_head": all(kind.trains_head for kind in kinds),
-        "explainable": asked.explainable, "certificate": asked.certificate, "kinds": kinds, "owners": owners,
+        "explainable": asked.explainable, "reads_words": asked.reads_words,
+        "certificate": asked.certificate, "kinds": kinds, "owners": owners,
         "Options": make_dataclass(f"{name} options", option_fields(kinds), frozen=True, kw_only=True),
         "presets": presets_of(kinds)})))
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dualmask.cards import Paper, Preset
 from dualmask.defences.base import Defence, Family, Noise
-from dualmask.masking.budget import Counted, Rounding, counted_length, mask_budget
+from dualmask.masking.budget import Counted, Rounding, counted_length, longest_body, mask_budget
 from dualmask.masking.candidates import Skip, spared_words
 from dualmask.masking.insertion import Length, Ordinary, Place, encoded_with_masks
 from dualmask.masking.replacement import Pooling, Ties, Unit, replace_highest, unit_count
@@ -128,6 +128,13 @@ class DDM(Defence):
                                    length=o.length, clean_share=o.clean_share, place=o.place, ordinary=o.ordinary,
                                    segments=o.segments, attended=o.attention, generator=generator)
         return replace(batch, mask_position=o.mask_position).with_labels(labels)
+
+    def training_room(self, encode: Encode, specials: int) -> int:
+        o = self.options
+        if o.length == "extend":
+            return self.room(encode, specials)
+        return longest_body(encode.max_length, o.train_rate, rounding=o.rounding, counted=o.train_count,
+                            specials=specials)
 
     def inference_view(
         self, texts: Sequence[Text], numbers: Sequence[int], encode: Encode, device: torch.device,

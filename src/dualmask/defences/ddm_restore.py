@@ -75,6 +75,7 @@ class DDMRestore(Voting, Ascent):
     name: ClassVar[str] = "ddm-restore"
     family: ClassVar[Family] = "masking"
     passes: ClassVar[str] = "1"
+    reads_words: ClassVar[bool] = True
     synonym_tables: ClassVar[tuple[Source, ...]] = (
         Source("shipped", when={"synonyms": ("mixture",)}), Source("{sources}", when={"synonyms": ("head",)}),
         Source("{sources}", unless={"worst_share": (0.0,)}), Source("{sources}", unless={"votes": (1,)}))

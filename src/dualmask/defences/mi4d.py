@@ -9,7 +9,7 @@ import torch
 
 from dualmask.cards import Paper, Preset
 from dualmask.defences.base import Defence, Family
-from dualmask.masking.budget import Counted, Rounding
+from dualmask.masking.budget import Counted, Rounding, longest_body
 from dualmask.masking.insertion import Length, Ordinary, encoded_with_masks
 from dualmask.models.encoders import check_mask_position
 from dualmask.options import check_shares
@@ -71,6 +71,12 @@ class MI4D(Defence):
         self, texts: Sequence[Text], numbers: Sequence[int], encode: Encode, device: torch.device,
     ) -> Batch:
         return self.inserted(texts, encode).to(device)
+
+    def room(self, encode: Encode, specials: int) -> int:
+        o = self.options
+        if o.length == "extend":
+            return super().room(encode, specials)
+        return longest_body(encode.max_length, o.rate, rounding=o.rounding, counted=o.count, specials=specials)
 
     def inserted(self, texts: Sequence[Text], encode: Encode) -> Batch:
         """[CLS] [MASK]_1 ... [MASK]_M x_1 ... x_n [SEP]."""

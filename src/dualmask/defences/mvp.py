@@ -16,7 +16,7 @@ from dualmask.models.first_token import every_token
 from dualmask.models.word_head import word_head
 from dualmask.text.encoding import Batch, Encode
 from dualmask.text.examples import Example, Text
-from dualmask.text.prompts import check_template, label_words, read_template
+from dualmask.text.prompts import Prompt, check_template, label_words, read_template
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -119,10 +119,17 @@ class MVP(Defence):
     ) -> Batch:
         return self.asked(texts, numbers, encode).to(device)
 
+    def room(self, encode: Encode, specials: int) -> int:
+        return self.prompts(encode)[1] - specials
+
+    def prompts(self, encode: Encode) -> tuple[list[Prompt], int]:
+        """The templates, and the tokens that the longest of them leaves for the text and the special ones."""
+        prompts = [read_template(template, encode) for template in self.options.templates]
+        return prompts, encode.max_length - max(len(prompt.before + prompt.behind) for prompt in prompts)
+
     def asked(self, texts: Sequence[Text], numbers: Sequence[int], encode: Encode) -> Batch:
         """Each text inside its template; where both are too long the text is cut, by the same for all templates."""
-        prompts = [read_template(template, encode) for template in self.options.templates]
-        room = encode.max_length - max(len(prompt.before + prompt.behind) for prompt in prompts)
+        prompts, room = self.prompts(encode)
         if room < 4:
             raise OptionError(f"the templates leave {room} of max_length={encode.max_length} tokens for the text; "
                               "expected 4 at least: give shorter ones, or a greater max_length.")

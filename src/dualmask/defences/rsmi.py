@@ -119,7 +119,8 @@ class RSMI(RandomViews):
         norms = embedding_gradient(self.model, once).norm(dim=2)
         rows = torch.tensor([row[text] for text in texts], device=device)
         batch = once.with_tensors({name: tensor[rows] for name, tensor in once.per_token().items()})
-        batch = replace(batch, seeds=self.seeds(texts, numbers).to(device))
+        batch = replace(batch, seeds=self.seeds(texts, numbers).to(device),
+                        cut=None if once.cut is None else once.cut[rows])
         drawn = torch.tensor(numbers, device=device) >= self.options.first
         return self.hidden(batch, norms[rows], encode.mask_id, drawn)
 

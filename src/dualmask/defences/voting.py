@@ -63,6 +63,8 @@ class Voting(RandomViews):
 class RandomTexts(Voting):
     """A vote over texts that chance has written anew, in training as at inference."""
 
+    reads_words: ClassVar[bool] = True
+
     def rewritten(self, texts: Sequence[Text], seeds: Tensor, encode: Encode) -> Batch:
         """Row i is texts[i] as seeds[i] has it."""
         raise NotImplementedError
@@ -112,4 +114,9 @@ def joined(parts: Sequence[Batch], *, pad_id: int) -> Batch:
     return parts[0].with_tensors({**{
         name: torch.cat([F.pad(part.per_token()[name], (0, width - part.input_ids.shape[1]), value=padding.get(name, 0))
                          for part in parts]) for name in parts[0].per_token()
-    }, "positions": torch.arange(width).expand(sum(map(len, parts)), width)})
+    }, "positions": torch.arange(width).expand(sum(map(len, parts)), width), "cut": cut_of(parts)})
+
+
+def cut_of(parts: Sequence[Batch]) -> Tensor:
+    """Which rows of all of them were cut; those of which it is not known were not."""
+    return torch.cat([torch.zeros(len(part), dtype=torch.bool) if part.cut is None else part.cut for part in parts])

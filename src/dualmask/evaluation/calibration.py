@@ -13,6 +13,7 @@ from dualmask.errors import DataError
 from dualmask.evaluation.records import TEMPERATURES
 from dualmask.models.victim import ClassifierVictim, Rows, Victim, finite
 from dualmask.text.columns import Text
+from dualmask.windows import VIEWS_ALONE, refuse_windows
 
 
 def tempered(logarithms: ArrayLike, temperature: float) -> Rows:
@@ -75,6 +76,7 @@ class Revealed(ClassifierVictim):
 
     def __init__(self, classifier: DefendedClassifier) -> None:
         super().__init__(classifier)
+        refuse_windows(classifier.windows, "an attack on calibrated votes", VIEWS_ALONE)
         self.defended = classifier
 
     def probabilities(self, texts: Sequence[Text]) -> Rows:

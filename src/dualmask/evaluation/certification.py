@@ -32,6 +32,7 @@ from dualmask.seeds import derived_seed
 from dualmask.text.examples import Example, Text
 from dualmask.text.input_choices import learned_columns
 from dualmask.text.invisible import visible
+from dualmask.windows import refuse_windows
 
 Watch = Callable[[Certificate], None]
 Numbered = tuple[int, Example]
@@ -79,6 +80,8 @@ def certify(
     watch: called with each certificate. about: kept in the file's header.
     """
     options = options or CertifyingOptions()
+    refuse_windows(classifier.windows, "a certificate", "it is about the votes, or the masks, of one view of a text, "
+                   "and a change to a text that is read in windows moves all windows behind it.")
     prover: Prover = prover_of(classifier)(classifier, options)
     texts = labelled(examples, classifier.labels, learned_columns(classifier.facts))
     check_classes(ClassifierVictim(classifier), texts)
@@ -107,7 +110,8 @@ def under(
     defence = build_defence(name, preset=preset, options={**own, **(options or {})})
     check_votes(defence)
     return DefendedClassifier(classifier.model, classifier.encode.tokenizer, defence, labels=classifier.labels,
-                              max_length=classifier.encode.max_length, facts=classifier.facts).to(classifier.device)
+                              max_length=classifier.encode.max_length, facts=classifier.facts,
+                              windows=classifier.windows).to(classifier.device)
 
 
 def own_options(defence: Defence, name: str) -> dict[str, object]:

@@ -143,7 +143,7 @@ def asked_otherwise(made: DefendedClassifier, entry: DefenceEntry, data: Dataset
     """The same network with its defence set up otherwise, and what that changes measured again."""
     defence = build_defence(entry.defence, preset=entry.preset, options=entry.options)
     found = DefendedClassifier(made.model, made.encode.tokenizer, defence, labels=made.labels,
-                               max_length=made.encode.max_length).to(made.device)
+                               max_length=made.encode.max_length, windows=made.windows).to(made.device)
     defence.restore({name: tensor.cpu() for name, tensor in made.defence.state_dict().items()})
     found.tune_defence(data.validation or [])
     found.network.eval()

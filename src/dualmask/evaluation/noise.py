@@ -13,6 +13,7 @@ from dualmask.classifier import DefendedClassifier
 from dualmask.models.victim import ClassifierVictim, Rows, Victim, checked
 from dualmask.results import AttackResult, Outcome
 from dualmask.text.columns import Text
+from dualmask.windows import VIEWS_ALONE, refuse_windows
 
 VERIFYING = 1 << 20  # draws of this number on are kept for the last check: no attack has seen them
 OWN = 0.51  # of what an attack sees is the classifier's own decision, the rest where that may go
@@ -58,6 +59,7 @@ class Still(ClassifierVictim):
 
     def __init__(self, classifier: DefendedClassifier, draws: int) -> None:
         super().__init__(classifier)
+        refuse_windows(classifier.windows, "an attack on scores with draws held still", VIEWS_ALONE)
         self.defended, self.draws, self.cost = classifier, draws, 1 + draws
 
     def probabilities(self, texts: Sequence[Text]) -> NDArray[np.float64]:

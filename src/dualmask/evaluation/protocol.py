@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dualmask.attacks.base import Attack
+from dualmask.attacks.cut_texts import windows_told, with_cut
 from dualmask.attacks.running import Assault, Watch, collected, digest, kept, predicted, rounded, sampled
 from dualmask.classifier import DefendedClassifier
 from dualmask.errors import OptionError
@@ -96,7 +97,7 @@ def setting(cell: Cell, classifier: DefendedClassifier, protocol: Protocol) -> d
     noisy = defence.noise != "none"
     detector = {} if defence.threshold is None else {"threshold": defence.threshold}
     return {**detector, "cell": cell.as_dict(), "samples": protocol.samples, "sample_seed": protocol.sample_seed,
-            "noise": defence.noise, "eot": protocol.eot if noisy else 1,
+            **windows_told(classifier), "noise": defence.noise, "eot": protocol.eot if noisy else 1,
             "draws": protocol.draws if noisy else 0, "passes": defence.pass_count, "source": None}
 
 
@@ -159,7 +160,7 @@ def hidden_spans(classifier: DefendedClassifier, texts: Sequence[Text]) -> list[
 
 def finished(classifier: DefendedClassifier, result: AttackResult, look: Look) -> AttackResult:
     after = None if result.adversarial is None else hidden_spans(classifier, [result.adversarial])[0]
-    return replace(result, undefended=look.undefended, hidden=look.hidden, hidden_after=after)
+    return with_cut(classifier, replace(result, undefended=look.undefended, hidden=look.hidden, hidden_after=after))
 
 
 class Seen(NamedTuple):

@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from dualmask.masking.budget import mask_budget
 from dualmask.masking.insertion import insert_masks
 from dualmask.seeds import scrambled, uniform
-from dualmask.text.encoding import Batch, Encode, MaskPosition
+from dualmask.text.encoding import Batch, Encode, MaskPosition, characters
 from dualmask.text.examples import Example, Text
 from dualmask.text.mixtures import MixedSpelling
 from dualmask.text.rewriting import HIDDEN, Rewriting
@@ -54,6 +55,7 @@ class Draft:
     memory: Memory
     rows: Sequence[Numbers]
     boundaries: Sequence[int | None]  # where a pair's second text begins
+    ended: Sequence[bool] = ()  # which rows end before their text does
     inserted: Tensor | None = None  # (rows,): which of them get masks after the first token
     rate: float = 0.0  # so many for each token
     mask_position: MaskPosition = "zero"
@@ -88,7 +90,8 @@ class Draft:
 
     def batch(self) -> Batch:
         batch, encode = self.spelling.batch(self.rows, self.boundaries), self.spelling.encode
-        batch = replace(batch, mask_position=self.mask_position)
+        cut = torch.tensor(list(self.ended) or [False] * len(batch), dtype=torch.bool)
+        batch = replace(batch, mask_position=self.mask_position, cut=cut if batch.cut is None else batch.cut | cut)
         if self.inserted is None:
             return batch
         counts = mask_budget(batch.lengths, self.rate, rounding="ceil") * self.inserted
@@ -128,7 +131,8 @@ class Drafts:
         chance = uniform(seeds, max((len(one.words) for one in found), default=0)).numpy()
         rows = [memory.masked(one.words, row < rate)
                 for one, row, rate in zip(found, chance, hide.tolist(), strict=True)]
-        return Draft(memory=memory, rows=rows, boundaries=[one.boundary for one in found])
+        return Draft(memory=memory, rows=rows, boundaries=[one.boundary for one in found],
+                     ended=[one.ended for one in found])
 
     def _current(self, encode: Encode) -> Memory:
         """Threads may come at once, and each goes on with what it got: numbers hold for the spelling that gave them."""
@@ -141,8 +145,11 @@ class Drafts:
     def _known(self, texts: Sequence[Text], memory: Memory) -> dict[Text, Read]:
         found = {text: read for text in texts if (read := memory.texts.get(text))}
         new = [text for text in dict.fromkeys(texts) if text not in found]
-        seen = [self.rewriting(memory.spelling.encode.reachable(text)) for text in new]
-        return found | dict(zip(new, memory.spelling.read(seen, exact=True), strict=True))
+        reached = [memory.spelling.encode.reachable(text) for text in new]
+        seen = [self.rewriting(text) for text in reached]
+        fresh = [replace(one, ended=characters(short) < characters(text)) for one, short, text
+                 in zip(memory.spelling.read(seen, exact=True), reached, new, strict=True)]
+        return found | dict(zip(new, fresh, strict=True))
 
     def candidates(self, number: int, memory: Memory) -> Numbers:
         """The synonyms of a word that is read, each once; a mask among them, if that is how one is read."""

@@ -70,8 +70,10 @@ def insert_masks(
 
 
 def cut(batch: Batch, length: int) -> Batch:
-    """Drop every column from `length` on."""
-    return batch.with_tensors({name: tensor[:, :length] for name, tensor in batch.per_token().items()})
+    """Drop every column from `length` on; rows of which a token goes are told as cut."""
+    lost = batch.attention_mask[:, length:].any(dim=1)
+    kept = batch.with_tensors({name: tensor[:, :length] for name, tensor in batch.per_token().items()})
+    return replace(kept, cut=lost if batch.cut is None else batch.cut | lost)
 
 
 def _anchors(

@@ -31,6 +31,7 @@ from dualmask.reporting.conditions import (
 )
 from dualmask.reporting.entries import PLAIN, Entry, Key, Share, Worst
 from dualmask.reporting.findings import CHECKS, WIDE, Finding, Severity, named, percent, points, setting
+from dualmask.reporting.length_doubts import cut_texts
 from dualmask.reporting.reported import ReportedTable
 from dualmask.reporting.training_doubts import best_at_the_end, trained_before_corrections, trained_otherwise
 from dualmask.reporting.unchanged import no_effect
@@ -62,7 +63,7 @@ def find_doubts(entries: Entries, worst: Sequence[Worst], reported: ReportedTabl
     for look in (adaptive_missing, aware_missing, no_effect, small_samples, single_seeds, unfinished, seeds_differ,
                  never_begun, trained_otherwise, best_at_the_end, encoders_differ, texts_differ, sources_differ,
                  several_plain, mixed_presets, other_options, temperature_extreme, temperature_of_others, stand_ins,
-                 trained_on_an_attack, chosen_under_an_attack, shared_tables, no_better_rankings):
+                 trained_on_an_attack, chosen_under_an_attack, shared_tables, no_better_rankings, cut_texts):
         found += look(entries)
     found += [*short_worst(entries, worst), *disputed(worst, entries)]
     found += [*under_reported(entries, reported), *odd_reports(entries, reported), *newer_profiles(entries, reported)]

@@ -40,6 +40,7 @@ class Batch:
     labels: Tensor | None = None  # (rows,)
     examples: Tensor | None = None  # (rows,): in training, their numbers in the epoch's list
     seeds: Tensor | None = None  # (rows,), where a defence draws noise inside the network
+    cut: Tensor | None = None  # (rows,) bool: something of the text lies behind the last token, and is not read
 
     def __len__(self) -> int:
         return len(self.input_ids)
@@ -117,7 +118,7 @@ class Encode:
         return Batch(
             input_ids=ids, attention_mask=attended, token_type_ids=kinds,
             positions=torch.arange(ids.shape[1]).expand_as(ids), body=body, words=word_numbers(encoding, body),
-            masks=torch.zeros_like(body))
+            masks=torch.zeros_like(body), cut=cut_rows(encoding.encodings or []))
 
     def reachable(self, text: Text) -> Text:
         """A text without what lies behind its first `max_length` words that have pieces: nobody gets to see that.
@@ -189,7 +190,17 @@ class Encode:
             input_ids=torch.from_numpy(ids), attention_mask=torch.from_numpy(attended.astype(np.int64)),
             token_type_ids=torch.from_numpy(kinds), positions=torch.arange(shape[1]).expand(shape),
             body=torch.from_numpy(body), words=torch.from_numpy(np.full(shape, -1)),
-            masks=torch.from_numpy(np.zeros(shape, dtype=bool)))
+            masks=torch.from_numpy(np.zeros(shape, dtype=bool)), cut=cut_rows(pieces))
+
+    def token_starts(self, text: str) -> list[int]:
+        """Where in a text each of its tokens begins, uncut, special ones left out."""
+        core = self.tokenizer.backend_tokenizer
+        with SETTING:
+            core.encode_special_tokens = self.literal
+            core.no_padding()
+            core.no_truncation()
+            found = core.encode(str(readable(text)), add_special_tokens=False)
+        return [start for start, _ in found.offsets]
 
     def prepared(self, texts: Sequence[Text]) -> "PreparedEncode":
         """The same for texts that will be asked for in parts, in an order that their lengths decide."""
@@ -226,6 +237,16 @@ class Encode:
                 lengths[row] = length
         return lengths
 
+    def longer(self, texts: Sequence[Text], room: int) -> list[bool]:
+        """Which texts have more tokens than there is room for, special ones not counted; a bounded part at a time."""
+        found = [False] * len(texts)
+        for rows in length_batches(texts, rows=256, cells=1 << 19):
+            part = [texts[row] for row in rows]
+            cut = cut_rows(self.pieces(part, max_length=room + self.special_tokens(part)))
+            for row, is_cut in zip(rows, cut.tolist(), strict=True):
+                found[row] = is_cut
+        return found
+
     def special_tokens(self, texts: Sequence[Text]) -> int:
         """How many special tokens each of these texts, or pairs, gets."""
         return self.tokenizer.num_special_tokens_to_add(pair=bool(texts) and not isinstance(texts[0], str))
@@ -244,6 +265,14 @@ class PreparedEncode(Encode):
         if words or max_length is not None or any(text not in self._known for text in texts):
             return super().__call__(texts, max_length=max_length, words=words)
         return self.padded([self._known[text] for text in texts])
+
+
+def cut_rows(pieces: "Sequence[Encoding]") -> Tensor:
+    """Of which texts the tokenizer left something behind the last token, (rows,): it keeps that, and need not be asked.
+
+    It says nothing where it was told not to cut.
+    """
+    return torch.tensor([bool(piece.overflowing) for piece in pieces], dtype=torch.bool)
 
 
 def special_ids(tokenizer: "PreTrainedTokenizerBase") -> set[int]:

@@ -3,7 +3,7 @@
 
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, TypeAlias
@@ -30,6 +30,7 @@ class Read:
 
     words: Numbers
     boundary: int | None
+    ended: bool = False  # before the text does: its further words were left out
 
 
 class Spelling:
@@ -138,8 +139,11 @@ class Spelling:
         kept, shown = cut(sizes, counts, room=max(0, self.encode.max_length - len(made.ids)))
         places = ragged(counts.sum(axis=1))[1]
         owners, steps = ragged(shown)
-        return laid_out(made, kept, self.encode.pad_id, Tokens(
+        batch = laid_out(made, kept, self.encode.pad_id, Tokens(
             self._pieces.values[starts[owners] + steps], places[owners], flat[owners] == self.MASK))
+        rows_of = np.repeat(np.arange(len(rows)), counts.sum(axis=1))
+        whole = np.bincount(rows_of, weights=sizes, minlength=len(rows))
+        return replace(batch, cut=torch.from_numpy(kept.sum(axis=1) < whole))
 
 
 class Column:

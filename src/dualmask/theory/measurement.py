@@ -28,6 +28,7 @@ from dualmask.text.examples import Text
 from dualmask.text.words import Words
 from dualmask.theory.geometry import check_layers, default_layers, layer_count, points_of
 from dualmask.theory.quantities import WORDS, ChangedWord, Quantities, rounded
+from dualmask.windows import refuse_windows
 
 ROWS, CELLS = 16, 1 << 13  # texts and characters of a pass
 UNCHANGED, WRONG, TWICE, FAULTY = ("the attack changed nothing", "wrong before the attack", "there twice",
@@ -124,6 +125,7 @@ def measure(
     layers: the embeddings, the middle and the last unless given. samples: so many attacked texts, drawn at random.
     watch: called with how many texts are done, and of how many.
     """
+    refuse_windows(classifier.windows, "measuring a text's points", "they are those of a text that is read at once.")
     moved = found.labels != classifier.labels and set(found.labels) == set(classifier.labels)
     if found.labels and (moved or len(found.labels) != len(classifier.labels)):
         raise DataError(f"the records have the classes {', '.join(found.labels)} and the model "
