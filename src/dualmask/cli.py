@@ -105,9 +105,8 @@ def train(
     validation: Annotated[str | None, typer.Option(help="Labelled file to choose the best epoch by.")] = None,
     epochs: Epochs = None, learning_rate: LearningRate = None, batch_size: BatchSize = None,
     max_length: MaxLength = None, windows: SavedWindows = None, seed: Seed = None, settings: Settings = None,
-    option: Options = None,
     text_column: TextColumn = None, label_column: LabelColumn = None, pair_column: PairColumn = None,
-    encoding: Encoding = "utf-8", empty: EmptyRows = EmptyTexts.refuse, device: Device = None,
+    encoding: Encoding = "utf-8", empty: EmptyRows = EmptyTexts.refuse, device: Device = None, option: Options = None,
     resume: Resume = False, overwrite: Overwrite = False, quiet: Quiet = False,
 ) -> None:
     """Train a classifier with a defence and save it."""
