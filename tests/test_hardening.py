@@ -84,11 +84,12 @@ def test_figures_are_those_of_the_records(hardened: Hardened) -> None:
 def test_texts_that_are_measured_are_new_to_the_defence(plain: Path, table: Path) -> None:
     bare = hardening.bare_classifier(plain, None, None)
     guard = hardening.build_defence("ddm-restore", preset="restore")
-    found = hardening.hardening_texts(str(table), bare, labels=(), columns=hardening.FIND, guard=guard, seed=0)
+    found = hardening.hardening_texts(str(table), bare, labels=(), choices=hardening.InputChoices(), guard=guard,
+                                      seed=0)
     assert len(found.learned) + len(found.measured) == 136 and found.labelled
     assert 0.25 < len(found.measured) / 136 < 0.35
     whole = Dataset("d", ("bad", "good"), reviews(30), None, reviews(10, seed=9))
-    parts = hardening.hardening_texts(whole, bare, labels=(), columns=hardening.FIND, guard=guard, seed=0)
+    parts = hardening.hardening_texts(whole, bare, labels=(), choices=hardening.InputChoices(), guard=guard, seed=0)
     assert parts.learned == whole.train and parts.measured == whole.test
 
 
@@ -251,6 +252,33 @@ def test_pairs_are_hardened_too(plain: Path) -> None:
     rows = [(row.text, "the plot") for row in reviews(40)]
     done = harden(plain, rows, attacks=(), minutes=0)
     assert done.classifier.predict([("a gooood movie", "the plto")]).labels
+
+
+def test_long_texts_are_counted_or_read_in_windows(plain: Path, table: Path, tmp_path: Path) -> None:
+    rows = [(" ".join([row.text] * 20), row.label) for row in reviews(40)]
+    cut = harden(plain, rows, attacks=(), minutes=0, max_length=24)
+    assert cut.clean.cut == cut.clean.texts == 12 and "12 of 12 texts are longer than the 24 tokens" in shown(cut)
+    read = harden(plain, rows, attacks=(), minutes=0, max_length=24, windows="any:bad", out=tmp_path / "h")
+    assert read.clean.cut == 0 and "longer than" not in shown(read)
+    windows = DefendedClassifier.load(tmp_path / "h").windows
+    assert windows is not None and windows.rule == "any:bad"
+
+
+def test_the_folder_remembers_the_columns(plain: Path, tmp_path: Path) -> None:
+    rows = "\n".join(f"{row.text},{'good' if row.label else 'bad'},x" for row in reviews(40))
+    (tmp_path / "t.csv").write_text(f"opinion,verdict,text\n{rows}")
+    done = harden(plain, tmp_path / "t.csv", columns=hardening.Columns("opinion", "verdict"), attacks=(), minutes=0)
+    assert done.classifier.facts["columns"] == {"text": "opinion", "label": "verdict", "pair": None}
+
+
+@pytest.mark.parametrize(("empty", "count"), [("skip", 40), ("answer", 43)])
+def test_empty_texts_are_skipped_or_taken(empty: str, count: int, plain: Path, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("id,text\n" + "\n".join(
+        f"{n},{row.text if row else ''}" for n, row in enumerate([*reviews(40), None, None, None])))
+    with pytest.raises(DataError, match="empty text"):
+        harden(plain, tmp_path / "t.csv", attacks=(), minutes=0)
+    done = harden(plain, tmp_path / "t.csv", attacks=(), minutes=0, empty=empty)  # type: ignore[arg-type]
+    assert done.learned + done.clean.texts == count
 
 
 def test_examples_may_be_given(plain: Path) -> None:

@@ -8,27 +8,35 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dualmask.cli_options import (
+    RUNS,
+    Device,
+    EmptyRows,
+    EmptyTexts,
+    Encoding,
+    LabelColumn,
+    LongTexts,
+    Overwrite,
+    PairColumn,
+    Quiet,
+    TextColumn,
+)
 from dualmask.errors import OptionError
 from dualmask.output_lock import output_lock
 from dualmask.text.columns import FIND, Columns
+from dualmask.text.input_choices import Empty, InputChoices, learned_columns
 
 if TYPE_CHECKING:
     from dualmask.classifier import DefendedClassifier
     from dualmask.evaluation.clean_scores import CleanScores
     from dualmask.text.examples import Example
 
-COLUMNS, RUNS = "Columns (found by name unless given)", "Runs"
 Samples = Annotated[int | None, typer.Option(min=1, help="Take so many of the texts, drawn at random.")]
 Labels = Annotated[str | None, typer.Option(
     help="What the data call the classes, in the model's order, by commas; the model's own names unless given.")]
 MaxLength = Annotated[int | None, typer.Option(
     min=4, help="Tokens that a plain classifier reads of a text, 512 unless given; a dualmask model has its own.")]
 BatchSize = Annotated[int | None, typer.Option(min=1, help="Texts in a forward pass.", rich_help_panel=RUNS)]
-TextColumn = Annotated[str | None, typer.Option(help="Column of the text.", rich_help_panel=COLUMNS)]
-LabelColumn = Annotated[str | None, typer.Option(help="Column of the label.", rich_help_panel=COLUMNS)]
-PairColumn = Annotated[str | None, typer.Option(help="Column of a second text.", rich_help_panel=COLUMNS)]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.", rich_help_panel=RUNS)]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar.", rich_help_panel=RUNS)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +46,9 @@ class Request:
     model: str
     data: str
     columns: Columns = FIND
+    encoding: str = "utf-8"
+    empty: Empty = "refuse"
+    windows: str | None = None  # none: as the model was saved
     labels: tuple[str, ...] = ()
     samples: int | None = None
     seed: int = 0
@@ -60,14 +71,15 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
     out: Annotated[Path | None, typer.Option(help="File for the same JSON object.")] = None,
     text_column: TextColumn = None, label_column: LabelColumn = None, pair_column: PairColumn = None,
-    overwrite: Overwrite = False, quiet: Quiet = False,
+    encoding: Encoding = "utf-8", empty: EmptyRows = EmptyTexts.refuse, windows: LongTexts = None,
+    device: Device = None, overwrite: Overwrite = False, quiet: Quiet = False,
 ) -> None:
     """Measure a classifier on labelled texts: accuracy, each class by itself, and which ones it confuses."""
     run(Request(
         model=model, data=data, columns=Columns(text_column, label_column, pair_column),
         labels=tuple(name.strip() for name in (labels or "").split(",") if name.strip()), samples=samples, seed=seed,
         max_length=max_length, batch_size=batch_size, out=out, as_json=as_json, overwrite=overwrite,
-        progress=not quiet))
+        encoding=encoding, empty=empty.value, windows=windows, progress=not quiet))
 
 
 def run(request: Request) -> None:
@@ -87,16 +99,22 @@ def evaluate_and_show(request: Request) -> None:
 
     from dualmask.attacks.running import sampled
     from dualmask.cli_certify import find_examples
+    from dualmask.display import show_note
     from dualmask.evaluate_display import show_clean_scores
     from dualmask.evaluation.records import keep
     from dualmask.models.classifiers import load_classifier
+    from dualmask.windows import read_windows, told_of_cut
 
     classifier = load_classifier(request.model, max_length=request.max_length)
+    if request.windows is not None:
+        classifier.windows = read_windows(request.windows)
     names = request.labels or classifier.labels
     if len(names) != len(classifier.labels):
         raise OptionError(f"--labels {','.join(request.labels)} names {len(names)} classes, but the model has "
                           f"{len(classifier.labels)}: {','.join(classifier.labels)}. Name each, in this order.")
-    examples = find_examples(request, names)
+    examples = find_examples(request, names, InputChoices(
+        columns=request.columns, learned=learned_columns(classifier.facts), encoding=request.encoding,
+        empty=request.empty, tell=show_note))
     chosen = [examples[place] for place in sampled(examples, request.samples, request.seed)]
     scores = scores_of(request, classifier, chosen)
     told = json.dumps(described(request, classifier, scores), indent=2, ensure_ascii=False)
@@ -108,6 +126,8 @@ def evaluate_and_show(request: Request) -> None:
     console = Console()
     console.print(Text(setting(request, classifier, len(examples), scores)))
     show_clean_scores(console, scores)
+    if scores.cut:
+        show_note(told_of_cut(scores.cut, scores.texts, classifier.encode.max_length, classifier.windows))
     if request.out is not None:
         console.print(Text(f"written to {request.out}", "dim"), soft_wrap=True)
 
@@ -136,5 +156,6 @@ def described(request: Request, classifier: "DefendedClassifier", scores: "Clean
 
 def setting(request: Request, classifier: "DefendedClassifier", every: int, scores: "CleanScores") -> str:
     who = "no defence" if scores.defence == "plain" else f"the defence {scores.defence}"
-    return (f"{request.model}, {who}, on {scores.texts:,} of {every:,} texts of {request.data}, each cut at "
-            f"{classifier.encode.max_length} tokens")
+    length = f"{classifier.encode.max_length} tokens"
+    read = f"each cut at {length}" if classifier.windows is None else f"read in windows of {length}"
+    return f"{request.model}, {who}, on {scores.texts:,} of {every:,} texts of {request.data}, {read}"

@@ -6,7 +6,21 @@ from typing import Annotated
 
 import typer
 
-COLUMNS, RUNS, MEASURING = "Columns (found by name unless given)", "Runs", "Measuring what it brings"
+from dualmask.cli_options import (
+    COLUMNS,
+    INPUT,
+    RUNS,
+    Device,
+    EmptyRows,
+    EmptyTexts,
+    Encoding,
+    LabelColumn,
+    PairColumn,
+    Quiet,
+    TextColumn,
+)
+
+MEASURING = "Measuring what it brings"
 
 
 Model = Annotated[str, typer.Argument(
@@ -33,14 +47,13 @@ Seed = Annotated[int, typer.Option(
 Labels = Annotated[str | None, typer.Option(
     help="What the data call the classes, in the model's order, by commas; needed where neither names nor numbers "
     "agree.", rich_help_panel=COLUMNS)]
-TextColumn = Annotated[str | None, typer.Option(help="Column of the text.", rich_help_panel=COLUMNS)]
-LabelColumn = Annotated[str | None, typer.Option(help="Column of the label.", rich_help_panel=COLUMNS)]
-PairColumn = Annotated[str | None, typer.Option(help="Column of a second text.", rich_help_panel=COLUMNS)]
+LongTexts = Annotated[str | None, typer.Option(
+    "--windows", metavar="RULE", help="How the hardened classifier reads texts that are longer than --max-length, as "
+    "'dualmask predict --help' has it; they are cut unless given.", rich_help_panel=INPUT)]
 Resume = Annotated[bool, typer.Option(
     "--resume", help="Go on with the attacks of a stopped run.", rich_help_panel=RUNS)]
 Overwrite = Annotated[bool, typer.Option(
     "--overwrite", help="Replace the classifier in the folder.", rich_help_panel=RUNS)]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.", rich_help_panel=RUNS)]
 
 
 def harden(
@@ -50,7 +63,8 @@ def harden(
     preset: PresetName = None, option: DefenceOptions = None, max_length: MaxLength = None, attack: Attacks = None,
     samples: Samples = 40, minutes: Minutes = 5.0, seed: Seed = 0, labels: Labels = None,
     text_column: TextColumn = None, label_column: LabelColumn = None, pair_column: PairColumn = None,
-    resume: Resume = False, overwrite: Overwrite = False, quiet: Quiet = False,
+    encoding: Encoding = "utf-8", empty: EmptyRows = EmptyTexts.refuse, windows: LongTexts = None,
+    device: Device = None, resume: Resume = False, overwrite: Overwrite = False, quiet: Quiet = False,
 ) -> None:
     """Put a defence around a trained classifier in seconds, without training, and attack it before and after."""
     from rich.console import Console
@@ -65,7 +79,7 @@ def harden(
     with HardeningProgress(Console(stderr=True), shown=not quiet) as progress:
         done = harden_classifier(
             model, data, defence=defence, preset=preset, options=parse_assignments(option or []), labels=names,
-            columns=Columns(text_column, label_column, pair_column), attacks=tuple(attack or ATTACKS_RUN),
-            samples=samples, minutes=minutes, seed=seed, max_length=max_length, out=out, resume=resume,
-            overwrite=overwrite, watch=progress)
+            columns=Columns(text_column, label_column, pair_column), encoding=encoding, empty=empty.value,
+            attacks=tuple(attack or ATTACKS_RUN), samples=samples, minutes=minutes, seed=seed, max_length=max_length,
+            windows=windows, out=out, resume=resume, overwrite=overwrite, watch=progress)
     show_hardened(Console(), done)

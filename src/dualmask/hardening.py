@@ -32,13 +32,18 @@ from dualmask.evaluation.statistics import mcnemar
 from dualmask.models.classifiers import load_classifier
 from dualmask.options import check_least
 from dualmask.output_lock import output_lock
+from dualmask.prediction import cut_count
 from dualmask.results import HELD, AttackResult, read_header
 from dualmask.storage import DESCRIPTION
+from dualmask.text.character_sets import UTF8
 from dualmask.text.columns import FIND, Columns
 from dualmask.text.examples import Dataset, Example, Text, load_dataset, split_stratified
+from dualmask.text.input_choices import Empty, InputChoices, is_empty
 from dualmask.text.label_matching import match_labels
 from dualmask.text.tables import iter_rows
 from dualmask.threats import threat_of
+from dualmask.training import columns_of
+from dualmask.windows import Windows
 from dualmask.wrapping import check_wrapping, wrap_network
 
 if TYPE_CHECKING:
@@ -64,6 +69,7 @@ class HardeningTexts:
     validation: Sequence[Example] = ()
     labelled: bool = True  # else the classifier's own answers, the defence off, stand in for labels
     notes: tuple[str, ...] = ()
+    columns: Mapping[str, object] = field(default_factory=dict)  # that were read, for files which the model is given
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,7 @@ class CleanEffect:
     before: int
     after: int
     slowdown: float  # time of the answers with the defence on, as a multiple of that with it off
+    cut: int = 0  # of these texts are longer than what is read of them
 
 
 @dataclass(frozen=True)
@@ -128,9 +135,9 @@ def harden(
     data: "str | Path | Dataset | Sequence[Text] | Sequence[tuple[Text, int]]", *,
     tokenizer: "PreTrainedTokenizerBase | None" = None, defence: str = DEFENCE, preset: str | None = None,
     options: Mapping[str, object] | None = None, labels: Sequence[str] = (), columns: Columns = FIND,
-    attacks: Sequence[str] = ATTACKS_RUN, samples: int = 40, minutes: float = 5.0, seed: int = 0,
-    max_length: int | None = None, out: str | Path | None = None, resume: bool = False, overwrite: bool = False,
-    watch: HardeningWatch | None = None,
+    encoding: str = UTF8, empty: Empty = "refuse", attacks: Sequence[str] = ATTACKS_RUN, samples: int = 40,
+    minutes: float = 5.0, seed: int = 0, max_length: int | None = None, windows: Windows | str | None = None,
+    out: str | Path | None = None, resume: bool = False, overwrite: bool = False, watch: HardeningWatch | None = None,
 ) -> Hardened:
     """Put a defence around a trained classifier, save it, and attack it with the defence off and on.
 
@@ -138,19 +145,21 @@ def harden(
     data: texts such as the classifier answers, with labels or without; without, its own answers stand in for labels.
     preset: that which the defence recommends around a network that is trained already, unless given.
     labels: what the data call the classes, in the model's order, where it can't be told by name or number.
+    windows: how texts are read that are longer than max_length; they are cut unless given.
     samples, minutes: how many texts each attack tries, and after how long attacks end (0: none is run).
     out: the folder to save in, records of the attacks included. resume: keep the records that are there.
     """
     folder, watch = Path(out) if out else None, watch or HardeningWatch()
+    choices = InputChoices(columns=columns, encoding=encoding, empty=empty)
     chosen = preset or DEFENCES.find(defence).preset_around_trained
     guard = build_defence(defence, preset=chosen, options=options)
     built = chosen_attacks(attacks, samples=samples, minutes=minutes)
     with output_lock(folder):
         check_target(folder, model, resume=resume, overwrite=overwrite)
         watch.stage("loading the classifier")
-        bare = bare_classifier(model, tokenizer, max_length)
+        bare = bare_classifier(model, tokenizer, max_length, windows=windows)
         watch.stage("reading texts")
-        texts = hardening_texts(data, bare, labels=labels, columns=columns, guard=guard, seed=seed)
+        texts = hardening_texts(data, bare, labels=labels, choices=choices, guard=guard, seed=seed)
         watch.stage(f"setting up {guard.name}")
         made = set_up(bare, guard, texts, preset=chosen, name=source_name(model))
         if folder:
@@ -206,9 +215,9 @@ def source_name(model: object) -> str:
 
 def bare_classifier(
     model: "str | Path | DefendedClassifier | PreTrainedModel", tokenizer: "PreTrainedTokenizerBase | None",
-    max_length: int | None,
+    max_length: int | None, *, windows: Windows | str | None = None,
 ) -> DefendedClassifier:
-    """The classifier without any defence."""
+    """The classifier without any defence; one of ours reads long texts as it was saved, unless windows are given."""
     if isinstance(model, str | Path):
         found = load_classifier(str(model), max_length=max_length)
     elif isinstance(model, DefendedClassifier):
@@ -219,7 +228,10 @@ def bare_classifier(
         names = [str(label) for _, label in sorted((model.config.id2label or {}).items())]
         found = DefendedClassifier(model, tokenizer, Defence(), labels=names, max_length=max_length or 128)
         found.network.eval()
-    return found if found.defence.name == Defence.name else found.undefended()
+    bare = found if found.defence.name == Defence.name else found.undefended()
+    if windows is not None:
+        bare.windows = windows
+    return bare
 
 
 # Texts
@@ -227,10 +239,10 @@ def bare_classifier(
 
 def hardening_texts(
     data: "str | Path | Dataset | Sequence[Text] | Sequence[tuple[Text, int]]", bare: DefendedClassifier, *,
-    labels: Sequence[str], columns: Columns, guard: Defence, seed: int,
+    labels: Sequence[str], choices: InputChoices, guard: Defence, seed: int,
 ) -> HardeningTexts:
     """What the defence learns from and what is measured, from a source with labels or without."""
-    source = read_source(data, columns) if isinstance(data, str | Path) else given_texts(data, bare.labels)
+    source = read_source(data, choices) if isinstance(data, str | Path) else given_texts(data, bare.labels)
     if isinstance(source, Dataset):
         texts = labelled_texts(source, bare, labels=labels, guard=guard, seed=seed)
     else:
@@ -244,17 +256,23 @@ def hardening_texts(
     return texts
 
 
-def read_source(source: str | Path, columns: Columns) -> Dataset | list[Text]:
+def read_source(source: str | Path, choices: InputChoices) -> Dataset | list[Text]:
     """A data set or, where a file has no labels, its texts."""
     path = Path(source)
     if path.is_file() and path.name.partition(".")[2].startswith("txt"):
-        return [row.text for row in iter_rows(path, columns=columns)]
+        return read_texts(path, choices)
     try:
-        return load_dataset(source, columns=columns)
+        return load_dataset(source, columns=choices.columns, encoding=choices.encoding, empty=choices.empty)
     except NoLabelColumnError:
-        if columns.label is not None or not path.is_file():
+        if choices.columns.label is not None or not path.is_file():
             raise
-        return [row.text for row in iter_rows(path, columns=columns)]
+        return read_texts(path, choices)
+
+
+def read_texts(path: Path, choices: InputChoices) -> list[Text]:
+    """The texts of a file without labels; empty ones are taken, skipped or refused as the caller says."""
+    rows = iter_rows(path, columns=choices.columns, encoding=choices.encoding, allow_empty=choices.empty != "refuse")
+    return [row.text for row in rows if choices.empty == "answer" or not is_empty(row.text)]
 
 
 def given_texts(
@@ -284,7 +302,8 @@ def labelled_texts(
     validation: list[Example] = with_classes(data.validation or [])
     if threshold_setters(guard) and not validation:
         learned, validation = split_stratified(learned, VALIDATION, seed)
-    return HardeningTexts(data.name, learned, measured, validation, notes=(match.note,) if match.note else ())
+    return HardeningTexts(data.name, learned, measured, validation, notes=(match.note,) if match.note else (),
+                          columns=columns_of(data))
 
 
 def unlabelled_texts(name: str, texts: Sequence[Text], bare: DefendedClassifier, *, seed: int) -> HardeningTexts:
@@ -312,10 +331,11 @@ def set_up(
     """The classifier with its defence, and its answers to texts that nobody changed."""
     began = time.perf_counter()
     facts = {**bare.facts, "encoder": bare.facts.get("encoder", name), "defence": guard.name, "preset": preset,
-             "options": guard.options_as_dict(), "dualmask": __version__, "torch": torch.__version__}
+             "options": guard.options_as_dict(), "dualmask": __version__, "torch": torch.__version__, **texts.columns}
     classifier = wrap_network(
         bare.model, bare.encode.tokenizer, guard, labels=bare.labels, max_length=bare.encode.max_length, facts=facts,
         texts=texts.learned, validation=texts.validation)
+    classifier.windows = bare.windows
     seconds = time.perf_counter() - began
     clean = clean_effect(bare, classifier, texts.measured)
     classifier.facts["hardened"] = {
@@ -329,13 +349,14 @@ def clean_effect(bare: DefendedClassifier, classifier: DefendedClassifier, examp
     chosen = [examples[place] for place in sampled(examples, CLEAN_TEXTS, 0)]
     texts, labels = [example.text for example in chosen], torch.tensor([example.label for example in chosen])
     bare.predict(texts[:16])  # the first passes of a process are slow
-    right, seconds = [], []
+    right, seconds, cut = [], [], 0
     for asked in (bare, classifier):
         began = time.perf_counter()
-        answers = asked.predict(texts).probabilities.argmax(dim=1)
+        found = asked.predict(texts)
         seconds.append(time.perf_counter() - began)
-        right.append(int((answers == labels).sum()))
-    return CleanEffect(len(chosen), right[0], right[1], round(seconds[1] / max(seconds[0], 1e-9), 2))
+        right.append(int((found.probabilities.argmax(dim=1) == labels).sum()))
+        cut = cut_count(found)
+    return CleanEffect(len(chosen), right[0], right[1], round(seconds[1] / max(seconds[0], 1e-9), 2), cut)
 
 
 class Measurement:

@@ -16,6 +16,7 @@ from dualmask.evaluation.statistics import wilson
 from dualmask.hardening import AttackEffect, Hardened, HardeningWatch
 from dualmask.results import HELD
 from dualmask.text.differences import SHOWN
+from dualmask.windows import told_of_cut
 
 if TYPE_CHECKING:
     from dualmask.results import AttackResult
@@ -111,6 +112,9 @@ def price_lines(done: Hardened) -> Iterator[str]:
     points = 100 * (clean.after - clean.before) / clean.texts
     yield (f"Price: {points:+.1f} points on clean texts, and an answer takes {clean.slowdown:.1f} times as long; no "
            "training.")
+    if clean.cut:
+        encode, windows = done.classifier.encode, done.classifier.windows
+        yield f"Note: {told_of_cut(clean.cut, clean.texts, encode.max_length, windows)}"
 
 
 def limit_lines(done: Hardened) -> Iterator[str]:

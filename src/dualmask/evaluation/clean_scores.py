@@ -27,6 +27,7 @@ class CleanScores:
     right_undefended: int | None = None  # none: not defined, as the network's own head was not trained
     acts: bool = False  # whether the defence does anything at inference
     flagged: int | None = None  # texts that a detector takes for attacked ones, which none of these is
+    cut: int = 0  # texts that are longer than what is read of them
 
     @property
     def texts(self) -> int:
@@ -59,7 +60,7 @@ class CleanScores:
         return {
             "texts": self.texts, "right": found.right, "accuracy": self.accuracy,
             "accuracy_interval": list(self.interval), "defence": self.defence,
-            "accuracy_undefended": self.accuracy_undefended, "flagged": self.flagged,
+            "accuracy_undefended": self.accuracy_undefended, "flagged": self.flagged, "cut": self.cut,
             "largest_class": {"label": found.largest.label, "texts": found.largest.size,
                               "share": found.largest.share},
             "balanced_accuracy": found.balanced_accuracy, "macro_f1": found.macro_f1,
@@ -83,12 +84,13 @@ def evaluate_clean(
     acts = acts_at_inference(defence)
     bare = acts and defence.trains_head
     answers: list[int] = []
-    right, flagged = 0, 0
+    right = flagged = cut = 0
     for start in range(0, len(examples), PORTION):
         part = examples[start:start + PORTION]
         texts = [example.text for example in part]
         found = classifier.predict(texts, batch_size=batch_size)
         answers += found.probabilities.argmax(dim=1).tolist()
+        cut += 0 if found.cut is None else int(found.cut.sum())
         if found.suspicion is not None and defence.threshold is not None:
             flagged += int((found.suspicion > defence.threshold).sum())
         if bare:
@@ -100,4 +102,4 @@ def evaluate_clean(
     if not acts:
         right = confusion.right  # the same network, asked in the same way
     return CleanScores(confusion, defence.name, right if bare or (not acts and defence.trains_head) else None, acts,
-                       None if defence.threshold is None else flagged)
+                       None if defence.threshold is None else flagged, cut)
