@@ -9,15 +9,16 @@ import re
 from collections.abc import Iterator
 from itertools import groupby, product
 from math import exp, log, prod
-from string import ascii_lowercase
+from string import ascii_lowercase, digits
 from typing import NamedTuple
 
 from dualmask.text.alternatives import LIMIT, LONGEST, WEIGHT
-from dualmask.text.lexicon import UPPER, WORD, Figures, case_of, plain
+from dualmask.text.lexicon import ODD, UPPER, WORD, Figures, case_of, plain
 from dualmask.text.normalisation import SIGNS
 
-FREQUENT = 4.5  # general frequency (zipf) that a word of four letters needs
-COMMON = 5.0  # and one of two or three
+LISTED = 6  # letters from which on a rare word counts as known: nothing else looks like it
+FREQUENT = 4.5  # general frequency (zipf) that shorter words need
+COMMON = 5.0  # and the shortest
 RARER = 2.0  # by how much a repeated spelling that is listed ("sooo") must be rarer than the word
 LEET = {**SIGNS, "2": "z", "6": "gb"}
 STARS = frozenset("*#%?^~_@")  # each may stand for a letter
@@ -28,6 +29,7 @@ VOWELS = "aeiou"
 VOWEL = log(3)  # how much likelier a vowel is starred out
 SURE = 0.5  # share that the likeliest word must have of all that fit
 REPEATED, AS_SIGNS, STARRED = "repeated letters", "digits and signs for letters", "letters starred out"
+THRICE = re.compile(r"(.)\1\1")
 _UNITS = re.compile(r"\d+(?:st|nd|rd|th|am|pm|[kmgdphxv]|[kmgt]b|[cmk]m|kg|mg|ml|ft|in|lbs?|oz|hrs?|mins?|secs?|mph)",
                     re.I)
 
@@ -41,7 +43,13 @@ class Guess(NamedTuple):
     sure: bool = True  # False: only in a text that has others
 
 
-def shortened(word: str, figures: Figures) -> Guess | None:
+def is_clear(word: str, figures: Figures) -> bool:
+    """Whether a word is known, or long enough for a listed one not to be met by chance."""
+    return figures.is_known(word) or (
+        len(word) >= LISTED and word in figures.vocabulary and not THRICE.search(word))
+
+
+def shortened(word: str, figures: Figures, before: str, after: str) -> Guess | None:
     """A word of letters some of which are repeated ("idiooooot"), with each once or twice. Not "Aaaargh", nor AAAS."""
     runs = runs_of(word.lower())
     longest = max((length for _, length in runs), default=0)
@@ -53,7 +61,13 @@ def shortened(word: str, figures: Figures) -> Guess | None:
     guesses = [_cut(word, runs, lengths) for lengths in _lengths(runs)]
     own = figures.zipf(plain(word))
     found = [guess for guess in guesses if _is_meant(plain(guess.form), own, figures, at_start=runs[0][1] > 2)]
-    return max(found, key=lambda guess: figures.log_probability(plain(guess.form)), default=None)
+    return max(found, key=lambda guess: _score(plain(guess.form), figures, before, after), default=None)
+
+
+def _score(word: str, figures: Figures, before: str, after: str) -> float:
+    """How likely a word is between these neighbours."""
+    near = WEIGHT * (figures.pair(before, word) + figures.pair(word, after))
+    return figures.log_probability(word) + min(max(near, -LIMIT), LIMIT)
 
 
 def runs_of(word: str) -> list[tuple[int, int]]:
@@ -89,9 +103,9 @@ def _cut(word: str, runs: list[tuple[int, int]], lengths: tuple[int, ...]) -> Gu
 
 
 def _is_meant(word: str, own: float, figures: Figures, *, at_start: bool) -> bool:
-    if len(set(word)) < 2 or not figures.is_known(word) or (own and figures.zipf(word) < own + RARER):
+    if len(set(word)) < 2 or not is_clear(word, figures) or (own and figures.zipf(word) < own + RARER):
         return False
-    return len(word) > 3 or (figures.zipf(word) >= COMMON and not at_start)
+    return len(word) > 3 or (figures.zipf(word) >= (FREQUENT if len(word) == 3 else COMMON) and not at_start)
 
 
 def unsigned(core: str, figures: Figures) -> Guess | None:
@@ -108,18 +122,18 @@ def unsigned(core: str, figures: Figures) -> Guess | None:
         return None
     loud = letters > 1 and core.isupper()
     forms = [_filled(core, signs, "".join(chosen), loud=loud) for chosen in product(*choices)]
-    known = [form for form in forms if figures.is_known(plain(form)) and WORD.fullmatch(form)]
+    known = [form for form in forms if is_clear(plain(form), figures) and WORD.fullmatch(form)]
     best = max(known, key=lambda form: figures.log_probability(plain(form)), default=None)
     if best is None or (len(best) < 4 and figures.zipf(plain(best)) < COMMON):
         return None
-    enough = letters > 1 and 3 * len(signs) <= 2 * len(core)
+    enough = letters > 1 and (3 * letters >= len(core) or len(core) >= LISTED)
     sure = enough and (len(core) > 4 or (len(core) == 4 and _is_frequent(best, core, figures)))
     return Guess(best, tuple(range(len(core))), AS_SIGNS, sure)
 
 
 def _is_frequent(form: str, core: str, figures: Figures) -> bool:
     """Whether a reading of four letters is a frequent word, and what is written no other with a number beside it."""
-    rest = plain(core.strip("".join(LEET)))
+    rest = plain(core.strip(digits))
     return figures.zipf(plain(form)) >= FREQUENT and not (len(rest) > 2 and figures.is_known(rest))
 
 
@@ -143,24 +157,24 @@ def stars(core: str) -> list[int]:
 def unstarred(core: str, figures: Figures, before: str, after: str) -> Guess | None:
     """The likeliest word between these neighbours, if it is likelier than all others that fit together.
 
-    What is a known word without its stars is left to be joined ("mo*vie"). Of three letters only a vowel may be
-    starred out.
+    Stars may stand between the letters of a known word as well ("mo*vie"): that is left to be joined. Of three letters
+    only a vowel may be starred out.
     """
     places = stars(core)
     lower, rest = plain(core), "".join(letter for letter in core if letter not in STARS)
-    if not places or (len(rest) > 3 and figures.is_known(plain(rest))):
-        return None
     case = case_of(rest)
+    if not places or case == ODD:
+        return None  # "him?Not": two words
     scores: dict[str, float] = {}
+    if len(rest) > 3 and figures.is_known(plain(rest)):
+        scores[plain(rest)] = _score(plain(rest), figures, before, after) + figures.log_case(plain(rest), case)
     for letters in product(VOWELS if len(core) == 3 else ascii_lowercase, repeat=len(places)):
         word = _filled(lower, places, "".join(letters), loud=False)
-        if word in figures.vocabulary and figures.is_known(word) and (len(word) > 3 or figures.zipf(word) >= COMMON):
-            near = WEIGHT * (figures.pair(before, word) + figures.pair(word, after))
+        if word in figures.vocabulary and is_clear(word, figures) and (len(word) > 3 or figures.zipf(word) >= COMMON):
             vowels = sum(letter in VOWELS for letter in letters)
-            scores[word] = (figures.log_probability(word) + figures.log_case(word, case) + VOWEL * vowels
-                            + min(max(near, -LIMIT), LIMIT))
+            scores[word] = _score(word, figures, before, after) + figures.log_case(word, case) + VOWEL * vowels
     best = max(scores, key=scores.__getitem__, default=None)
-    if best is None or SURE * sum(exp(score - scores[best]) for score in scores.values()) > 1:
+    if best is None or len(best) < len(core) or SURE * sum(exp(score - scores[best]) for score in scores.values()) > 1:
         return None
     return Guess(_filled(core, places, "".join(best[place] for place in places), loud=case == UPPER),
                  tuple(range(len(core))), STARRED)

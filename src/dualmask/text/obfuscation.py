@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from dualmask.text.alternatives import LONGEST, REMEMBERED
-from dualmask.text.disguises import LEET, STARS, Guess, runs_of, shortened, stars, unsigned, unstarred
+from dualmask.text.disguises import LEET, STARS, THRICE, Guess, runs_of, shortened, stars, unsigned, unstarred
 from dualmask.text.invisible import Normal
 from dualmask.text.lexicon import EDGE, WORD, Figures, plain
 from dualmask.text.normalisation import SIGNS, normalised
@@ -22,7 +22,6 @@ _CHUNK = re.compile(r"\S+")
 _CORE = re.compile(rf"(?:[^\W_]|[{re.escape(''.join((*LEET, *STARS)))}])+")
 _OPENING, _CLOSING = "*#%?^~_", "!|*#%?^~_@"  # marks of emphasis, headings and sentences around a word
 _TRAILING = re.escape("".join(sign for sign in LEET if sign not in _CLOSING))
-_THRICE = re.compile(r"(.)\1\1")
 _LETTER, _SIGNS = r"[^\W\d_]", rf"[{re.escape(''.join(LEET))}]"
 # What any of them leaves: repeated letters, a digit or sign on either side of a letter, one that parts single letters
 _TRACE = re.compile(
@@ -135,9 +134,9 @@ def cores(chunk: str) -> Iterator[tuple[int, str]]:
 def guessed(core: str, figures: Figures, before: str, after: str) -> Guess | None:
     """What a word in disguise most likely is, between these neighbours."""
     if core.isalpha():
-        return shortened(core, figures)
+        return shortened(core, figures, before, after)
     found = unsigned(core, figures)
-    if found is None and _THRICE.search(core):
+    if found is None and THRICE.search(core):
         places = [place for start, length in runs_of(core.lower())
                   for place in range(start, start + (1 if length > 2 else length))]
         places[-1] = len(core) - 1

@@ -11,8 +11,9 @@ from itertools import islice, pairwise
 from math import inf
 from typing import NamedTuple
 
-from dualmask.text.disguises import COMMON, FREQUENT
+from dualmask.text.disguises import COMMON, FREQUENT, is_clear
 from dualmask.text.lexicon import UPPER, Figures, case_of, plain
+from dualmask.text.protection import ADDRESS, Protection
 
 BETWEEN = "-._*/|+~,^:;=#'\u2019\\\u00b7\u2022"  # signs, up to three of which may stand between two letters
 LONGEST_WORD = 24  # letters of a word in a row of words
@@ -38,12 +39,13 @@ class Parted(NamedTuple):
 
 
 def parted_letters(text: str, figures: Figures, is_readable: Readable) -> Iterator[Parted]:
-    """Rows of letters of a text that make words."""
+    """Rows of letters of a text that make words; those of addresses stay."""
+    addresses: Protection | None = None
     for match in ROW.finditer(text):
-        start, end = match.span()
-        if _is_glued(text[max(0, start - 2):start]) or _is_glued(text[end:end + 2][::-1]):
-            continue  # a part of a name or a number
-        rows = list(_pieces(text, [place for place in range(start, end) if text[place].isalnum()]))
+        addresses = addresses or Protection(text, ADDRESS)
+        if addresses.guards(*match.span()):
+            continue
+        rows = list(_pieces(text, [place for place in range(*match.span()) if text[place].isalnum()]))
         words = len(rows) > 1 and match[0].replace(" ", "").isalnum() and all(
             _may_stand(plain(_letters(text, row)), figures) for row in rows)
         for row in rows:
@@ -57,9 +59,10 @@ def _letters(text: str, row: list[int]) -> str:
     return "".join(text[place] for place in row)
 
 
-def _is_glued(beside: str) -> bool:
-    """Whether a letter stands behind a sign, as seen from the row."""
-    return len(beside) == 2 and beside[1] in BETWEEN and beside[0].isalnum()
+def _is_glued(text: str, row: list[int]) -> bool:
+    """Whether signs part it from other letters as well: then it may be a piece of a name."""
+    before, behind = text[max(0, row[0] - 2):row[0]], text[row[-1] + 1:row[-1] + 3][::-1]
+    return any(len(beside) == 2 and beside[1] in BETWEEN and beside[0].isalnum() for beside in (before, behind))
 
 
 def _pieces(text: str, places: list[int]) -> Iterator[list[int]]:
@@ -78,12 +81,12 @@ def _pieces(text: str, places: list[int]) -> Iterator[list[int]]:
 
 def _read(text: str, row: list[int], figures: Figures, is_readable: Readable) -> Parted | None:
     form = _letters(text, row)
-    if len(form) < 3:
+    if len(form) < (4 if _is_glued(text, row) else 3):
         return None
     between = text[row[0] + 1:row[1]]
     signs = not between.isspace()
     behind = text[row[-1] + 1:row[-1] + 2]
-    if form.isalpha() and figures.is_known(plain(form)):
+    if form.isalpha() and is_clear(plain(form), figures):
         ordinary = _is_ordinary(form, figures, stopped="." in between and behind == ".") if signs else len(form) > 3
         words = [form] if ordinary else []
     elif is_readable(form):
@@ -112,7 +115,7 @@ def _is_ordinary(form: str, figures: Figures, *, stopped: bool) -> bool:
 
 
 def _row_of_words(form: str, figures: Figures) -> list[str]:
-    """The likeliest words that make these letters: one of four letters at least among them, short ones common."""
+    """The likeliest words that make these letters: one of three letters at least among them, short ones common."""
     lower = plain(form)
     best: list[tuple[float, int]] = [(0.0, 0)]  # of so many letters: ln P, and where the last word begins
     for end in range(1, len(lower) + 1):
@@ -129,10 +132,10 @@ def _row_of_words(form: str, figures: Figures) -> list[str]:
         cuts.append(best[cuts[-1]][1])
     cuts.reverse()
     words = [form[start:end] for start, end in pairwise(cuts)]
-    return words if max(map(len, words)) > 3 else []
+    return words if max(map(len, words)) > 2 else []
 
 
 def _may_stand(word: str, figures: Figures) -> bool:
     if len(word) == 1:
         return word in "ai"
-    return figures.zipf(word) >= COMMON if len(word) < 4 else word in figures.vocabulary and figures.is_known(word)
+    return figures.zipf(word) >= COMMON if len(word) < 4 else word in figures.vocabulary and is_clear(word, figures)
