@@ -33,8 +33,7 @@ class DDMRestoreOptions(VotingOptions):
     """What is done to words at inference, and what else in training."""
 
     restore: bool = True  # look-alikes, misspelt, split and joined words become the likeliest known one
-    # Words that are parted (i.d.i.o.t), stretched, in digits (1d10t) or starred out are read, too; needs restore
-    obfuscation: bool = came_later(True, before=False)
+    obfuscation: bool = came_later(True, before=False)  # i.d.i.o.t, 1d10t, sooooo and i*iot are read; needs restore
     synonyms: Literal["mixture", "head", "none"] = "mixture"  # a word is read as their mean, or the head of its cluster
     masking: bool = True  # unknown words that can't be restored become one [MASK] each; needs restore;
     budget: float = 0.3  # at most this share of words

@@ -104,9 +104,9 @@ class Doubts:
         if _TRACE.search(chunk) and (ROW.search(chunk) or any(
                 stars(core) or guessed(core, self.figures, EDGE, EDGE) for _, core in cores(chunk))):
             return True
-        if len(self._harmless) >= REMEMBERED:
-            self._harmless.clear()
         if len(chunk) <= _LONGEST_CHUNK:
+            if len(self._harmless) >= REMEMBERED:
+                self._harmless.clear()
             self._harmless.add(chunk)
         return False
 
