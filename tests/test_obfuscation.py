@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_restoration import NEWS, REVIEWS, read, restorer
 
+from dualmask.checksums import sealed
 from dualmask.classifier import DefendedClassifier
 from dualmask.defences.ddm_restore import DDMRestore, DDMRestoreOptions
 from dualmask.options import former_options
@@ -178,7 +179,7 @@ def test_models_of_before_read_as_they_did(tiny: Callable[[str], Path], data: Da
     told = tmp_path / "model" / "dualmask.json"
     description = json.loads(told.read_text())
     assert description["options"].pop("obfuscation") is True
-    told.write_text(json.dumps(description))
+    told.write_text(sealed(description))
     assert "idiot" not in becomes(load(tmp_path / "model"), "an i.d.i.o.t")
 
 
