@@ -114,7 +114,7 @@ def test_readings_fit_their_places() -> None:
     "#sooooo", "@sooooo", "x*y*z = a*b + n*m", "f(a, b, c, d)", "x/y/z and a-b-c and a,b,c,d",
     "B2B 4K 1080p mp3 3D 2nd 4th 80th 5am 10pm 401k 90s 5s", "4/5 and 3/4", "*** and **** and * * * *", "100 1000 2006",
     "Aaaargh", "III and XXX and www", "the AAA rating", "rock 'n' roll", "R&B and Q&A and C# and F#m",
-    "a to_x and n_max", "really?Yes", "4men", "so a e i o u", "A B C D E",
+    "a.d.i.d and U-S-A-I", "a to_x and n_max", "really?Yes", "4men", "so a e i o u", "A B C D E",
 ])
 def test_what_only_looks_like_a_disguise_stays(text: str) -> None:
     words = {PARTED, SPACED, REPEATED, DIGITS, STARRED}
@@ -154,6 +154,12 @@ def test_neighbours_decide_what_was_starred_out_or_repeated() -> None:
     near = restorer(["too late", "go to bed"] * 60)
     assert read("tooo late", near.readings("tooo late")) == "too late"
     assert read("go tooo bed", near.readings("go tooo bed")) == "go to bed"
+
+
+@pytest.mark.parametrize("text", [
+    "\u0130\u0130ooood", "\u0130.\u0130.\u0130.\u0130.o", "\u0130000001d", "\u0130*iot"])
+def test_letters_that_are_two_in_lower_case_are_no_trouble(text: str) -> None:
+    assert read(text, ON.readings(text))
 
 
 def test_short_readings_must_be_common() -> None:
@@ -241,7 +247,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(map(len, undisguising._doubts._harmless)) < 1000
 
 
-LETTERS_OF_ANY = "abdefgiloorst  ..--_*#@4130$!X'\u200b\u043e\ufb01\u0301\n"
+LETTERS_OF_ANY = "abdefgiloorst  ..--_*#@4130$!X'\u0130\u200b\u043e\ufb01\u0301\n"
 
 
 @settings(max_examples=300, deadline=None)

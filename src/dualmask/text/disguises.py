@@ -56,8 +56,8 @@ def shortened(word: str, figures: Figures, before: str, after: str) -> Guess | N
     doubled = sum(length > 1 for _, length in runs)
     if (longest < 3 and doubled < 3) or len(runs) > LONGEST or plain(word) in figures.table:
         return None
-    if case_of(word) == UPPER and len(word) <= 4:
-        return None
+    if (case_of(word) == UPPER and len(word) <= 4) or len(word.lower()) != len(word):
+        return None  # an acronym; or a letter that is two in lower case
     guesses = [_cut(word, runs, lengths) for lengths in _lengths(runs)]
     own = figures.zipf(plain(word))
     found = [guess for guess in guesses if _is_meant(plain(guess.form), own, figures, at_start=runs[0][1] > 2)]

@@ -136,7 +136,7 @@ def guessed(core: str, figures: Figures, before: str, after: str) -> Guess | Non
     if core.isalpha():
         return shortened(core, figures, before, after)
     found = unsigned(core, figures)
-    if found is None and THRICE.search(core):
+    if found is None and core.isascii() and THRICE.search(core):
         places = [place for start, length in runs_of(core.lower())
                   for place in range(start, start + (1 if length > 2 else length))]
         places[-1] = len(core) - 1

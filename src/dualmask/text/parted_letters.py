@@ -92,7 +92,7 @@ def _read(text: str, row: list[int], figures: Figures, is_readable: Readable) ->
     elif is_readable(form):
         words = [form]
     else:
-        words = _row_of_words(form, figures)
+        words = _row_of_words(form, figures) if form.isascii() and len(form) > (4 if signs else 3) else []
     if not words:
         return None
     places: list[int] = []
