@@ -46,6 +46,9 @@ def reasons(text: str, found: Restorer = ON) -> tuple[str, set[str]]:
     ("a s t u p i d film", "a stupid film", SPACED), ("an i d i o t", "an idiot", SPACED),
     ("f r e e food", "free food", SPACED), ("a n i d i o t", "an idiot", SPACED),
     ("y o u   a r e   a   f o o l", "you   are   a   fool", SPACED), ("a b i g film", "a big film", SPACED),
+    ("a s t u p i d, a fool", "a stupid, a fool", SPACED), ("i   a m   b a d", "i   am   bad", SPACED),
+    ("a s t u p i d. U.S.A. a", "a stupid. U.S.A. a", SPACED),
+    ("a f-o-o-l - a good film", "a fool - a good film", PARTED),
     ("an idiooooot", "an idiot", REPEATED), ("sooooo good", "so good", REPEATED),
     ("a gooood film", "a good film", REPEATED), ("the LOOOONG film", "the LONG film", REPEATED),
     ("a STUUUUUPID film", "a STUPID film", REPEATED), ("a ggggood film", "a good film", REPEATED),
@@ -209,6 +212,7 @@ HOSTILE: list[Callable[[int], str]] = [
     lambda size: "*" * size, lambda size: "a*" * size, lambda size: "st*pid " * size, lambda size: "b*d" * size,
     lambda size: "1" * size, lambda size: "a1" * size, lambda size: "1d10t " * size, lambda size: "$" * size + "a",
     lambda size: "ab.c-d e" * size, lambda size: "a  b. c" * size, lambda size: "a.b.c.d.ee" * size,
+    lambda size: "a b.c  d, " * size,
 ]
 
 

@@ -7,7 +7,7 @@ stop behind them, they are initials. Where words run together the likeliest row 
 
 import re
 from collections.abc import Callable, Iterator
-from itertools import islice, pairwise
+from itertools import groupby, islice, pairwise
 from math import inf
 from typing import NamedTuple
 
@@ -66,17 +66,26 @@ def _is_glued(text: str, row: list[int]) -> bool:
 
 
 def _pieces(text: str, places: list[int]) -> Iterator[list[int]]:
-    """The row cut where spaces alone stand between letters that signs part otherwise, or more spaces than elsewhere."""
+    """The row cut where what stands between letters changes: a letter between two pieces is the longer one's."""
     gaps = [text[one + 1:other] for one, other in pairwise(places)]
-    signs = any(not gap.isspace() for gap in gaps)
-    narrowest = min(map(len, gaps))
-    row = places[:1]
-    for gap, place in zip(gaps, places[1:], strict=True):
-        if gap.isspace() and (signs or len(gap) > narrowest):
-            yield row
-            row = []
-        row.append(place)
-    yield row
+    pieces: list[tuple[int, int, int]] = []  # gaps, negative; how wide; the first letter
+    start = 0
+    for (_, width), alike in groupby(gaps, key=_kind):
+        number = len(list(alike))
+        pieces.append((-number, width, start))
+        start += number
+    taken: set[int] = set()
+    rows = []
+    for number, _, start in sorted(pieces):
+        row = [place for place in places[start:start - number + 1] if place not in taken]
+        taken.update(row)
+        rows += [row] if row else []
+    yield from sorted(rows)
+
+
+def _kind(gap: str) -> tuple[str, int]:
+    """Spaces, so many of them, or signs with spaces beside them or without."""
+    return ("spaces", len(gap)) if gap.isspace() else ("apart" if " " in gap else "signs", 0)
 
 
 def _read(text: str, row: list[int], figures: Figures, is_readable: Readable) -> Parted | None:
