@@ -795,6 +795,23 @@ def test_what_is_told_of_restoring_is_what_was_recorded() -> None:
     assert f"{accent} and {tag} of them" in words and f"against {swap}" in words and f"in {joined} of" in words
 
 
+def test_what_is_told_of_disguises_is_what_was_recorded() -> None:
+    page = section((ROOT / "docs" / "restore.md").read_text(encoding="utf-8"), "Disguises")
+    lines = (ROOT / "results" / "obfuscation.jsonl").read_text(encoding="utf-8").splitlines()
+    records = {(one["disguise"], one["data"], one["obfuscation"]): one for one in map(json.loads, lines)}
+    told = rows(page)
+    assert len(told) == len({kind for kind, *_ in records}) - 1 and "python benchmarks/obfuscation.py TRAIN.csv" in page
+    for kind, _, *cells in told:
+        found = [records[kind, data, obfuscation] for data in ("mr", "ag_news") for obfuscation in (False, True)]
+        assert cells == [" / ".join(f"{value:.1f}" for value in (
+            one["as before"], one["mask"], one["other word"] + one["as edited"])) for one in found]
+    after, before = ([records["none", data, obfuscation]["touched, percent"] for data in ("mr", "ag_news")]
+                     for obfuscation in (True, False))
+    assert (f"{after[0]:.2f} % (MR) and {after[1]:.2f} % (AG News) are touched with it, {before[0]:.2f} % and "
+            f"{before[1]:.2f} % without") in " ".join(page.split())
+    assert all(new - old <= 0.05 for new, old in zip(after, before, strict=True))
+
+
 def test_the_quality_of_resources_is_that_of_the_manifests() -> None:
     page = section((ROOT / "docs" / "attacks.md").read_text(encoding="utf-8"), "What it runs on")
     told = {row[0]: row[2] for row in rows(page) if len(row) > 2}

@@ -16,7 +16,7 @@ from dualmask.masking.drafts import Draft, Drafts, Swap
 from dualmask.masking.swaps import Sparing, worst
 from dualmask.models.encoders import check_mask_position
 from dualmask.models.mixed_words import teach_mixtures
-from dualmask.options import check_shares, least
+from dualmask.options import came_later, check_shares, least
 from dualmask.text.clusters import Clusters
 from dualmask.text.encoding import Batch, Encode, MaskPosition
 from dualmask.text.examples import Example, Text
@@ -33,6 +33,7 @@ class DDMRestoreOptions(VotingOptions):
     """What is done to words at inference, and what else in training."""
 
     restore: bool = True  # look-alikes, misspelt, split and joined words become the likeliest known one
+    obfuscation: bool = came_later(True, before=False)  # i.d.i.o.t, 1d10t, sooooo and i*iot are read; needs restore
     synonyms: Literal["mixture", "head", "none"] = "mixture"  # a word is read as their mean, or the head of its cluster
     masking: bool = True  # unknown words that can't be restored become one [MASK] each; needs restore;
     budget: float = 0.3  # at most this share of words
@@ -93,7 +94,7 @@ class DDMRestore(Voting, Ascent):
         self.steps = (o := self.options).steps
         clusters = Clusters(threshold=o.threshold, sources=o.sources, apart=o.apart)
         self.rewriting = rewriting(clusters if o.synonyms == "head" else None, restore=o.restore, touched=o.touched,
-                                   masking=o.masking, budget=o.budget)
+                                   masking=o.masking, budget=o.budget, obfuscation=o.obfuscation)
         self.mixtures = Mixtures(apart=o.apart) if o.synonyms == "mixture" else None
         self.drafts = Drafts(self.rewriting, mixed=self.mixtures is not None, sources=clusters.sources)
         self.sparing = Sparing(o.worst_sure, o.worst_known)

@@ -22,7 +22,7 @@ from dualmask.options import check_shares
 from dualmask.text.alternatives import LOWEST
 from dualmask.text.invisible import Normal
 from dualmask.text.lexicon import TOKEN, WORD, Lexicon
-from dualmask.text.normalisation import normalised
+from dualmask.text.obfuscation import Undisguised, Undisguising
 from dualmask.text.protection import ADDRESS, Protection
 from dualmask.text.readings import Action, Reading
 from dualmask.text.weighing import Outcome, Weighing
@@ -38,18 +38,23 @@ class Restorer(nn.Module):
     margin: Tensor  # nats by which another word must be better
     strangers: Tensor  # whether words that are in no list and near no other are masked
 
-    def __init__(self, lexicon: Lexicon, *, touched: float = 0.01, masking: bool = True, sure: float = 0.5) -> None:
+    def __init__(
+        self, lexicon: Lexicon, *, touched: float = 0.01, masking: bool = True, sure: float = 0.5,
+        obfuscation: bool = True,
+    ) -> None:
         """At most `touched` of clean words change; the likeliest word is read if its probability is `sure`.
 
-        Without `masking` it is read in any case, and words that are near no other stay as they are.
+        Without `masking` it is read in any case, and words that are near no other stay as they are. `obfuscation`:
+        words that were parted, stretched, written in digits or starred out are read first.
         """
         super().__init__()
         check_shares(touched=touched, sure=sure)
         self._lexicon = (lexicon,)  # in a tuple, since it is no part of this: whoever owns it saves it
-        self.touched, self.masking, self.sure = touched, masking, sure
+        self.touched, self.masking, self.sure, self.obfuscation = touched, masking, sure, obfuscation
         self.register_buffer("margin", torch.tensor(1.0))
         self.register_buffer("strangers", torch.tensor(masking))
         self._weighing: Weighing | None = None
+        self._undisguising: Undisguising | None = None
         self._shown: tuple[object, ...] = ()  # what this holds for
 
     def weighing(self) -> Weighing:
@@ -62,6 +67,13 @@ class Restorer(nn.Module):
             self._shown = shown
         return self._weighing
 
+    def undisguising(self) -> Undisguising:
+        """What takes disguises off, for the words that are known now."""
+        figures = self._lexicon[0].figures()
+        if self._undisguising is None or self._undisguising.figures is not figures:
+            self._undisguising = Undisguising(figures, obfuscation=self.obfuscation)
+        return self._undisguising
+
     def _at(self, margin: float, strangers: bool) -> Weighing:
         sure = self.sure if self.masking else 0.0
         return Weighing(self._lexicon[0].figures(), margin, sure=sure, strangers=strangers)
@@ -73,7 +85,7 @@ class Restorer(nn.Module):
         margin has an upper limit: a few odd texts must not switch everything off.
         """
         for strangers in (True, False) if self.masking else (False,):
-            found, words = _advantages(self._at(LOWEST, strangers), texts)
+            found, words = _advantages(self._at(LOWEST, strangers), self.undisguising(), texts)
             allowed = int(self.touched * words)
             if allowed < len(found) and found[allowed] == inf and strangers:
                 continue
@@ -87,25 +99,26 @@ class Restorer(nn.Module):
     def readings(self, text: str) -> list[Reading]:
         """What is read otherwise than it is written, in order."""
         weighing = self.weighing()
-        normal = normalised(text, weighing.figures.is_known)
+        undisguised = self.undisguising()(text)
+        normal = undisguised.normal
         joins, singles = weighing.outcomes(TOKEN.findall(normal.text))
         if normal.places is None and not joins and not singles:
             return []
         found = [(start, end, outcome) for outcome, start, end in placed(normal.text, joins, singles)]
-        return list(_readings(text, normal, found))
+        return list(_readings(text, undisguised, found))
 
     def is_foreign(self, text: str) -> bool:
         """Whether a text is in another language, so that its words stay."""
         weighing = self.weighing()
-        return weighing.is_foreign(TOKEN.findall(normalised(text, weighing.figures.is_known).text))
+        return weighing.is_foreign(TOKEN.findall(self.undisguising()(text).normal.text))
 
 
-def _advantages(weighing: Weighing, texts: Sequence[str]) -> tuple[list[float], int]:
+def _advantages(weighing: Weighing, undisguising: Undisguising, texts: Sequence[str]) -> tuple[list[float], int]:
     """By how much other words are better, largest first, and the number of words in all."""
     words = 0
     found: list[float] = []
     for text in texts:
-        normal = normalised(text, weighing.figures.is_known).text
+        normal = undisguising(text).normal.text
         tokens = TOKEN.findall(normal)
         words += sum(WORD.fullmatch(token) is not None for token in tokens)
         found += (outcome.advantage for outcome, *_ in placed(normal, *weighing.outcomes(tokens)))
@@ -141,27 +154,30 @@ def _is_one(text: str, spans: Sequence[tuple[int, int]], join: Outcome) -> bool:
     return between == ({""} if sign else {" "})
 
 
-def _readings(text: str, normal: Normal, found: Sequence[tuple[int, int, Outcome]]) -> Iterator[Reading]:
-    """Outcomes at their places in the text as it was written, and what normalising alone has changed between them."""
-    places = normal.places
+def _readings(text: str, undisguised: Undisguised, found: Sequence[tuple[int, int, Outcome]]) -> Iterator[Reading]:
+    """Outcomes at their places in the text as it was written, and what else was changed between them."""
+    places = undisguised.normal.places
     done = 0, 0  # of the normalised text and of the text
     for start, stop, outcome in found:
         first, last = (start, stop) if places is None else (places[start], places[stop - 1] + 1)
         while places is not None and last < len(text) and combining(text[last]):
             last += 1  # the accent of the last letter is a part of it
-        yield from _normalised(text, normal, done, (start, first))
+        yield from _normalised(text, undisguised, done, (start, first))
         yield Reading(first, last, text[first:last], outcome.becomes, _action(outcome), outcome.why)
         done = stop, last
-    yield from _normalised(text, normal, done, (len(normal.text), len(text)))
+    yield from _normalised(text, undisguised, done, (len(undisguised.normal.text), len(text)))
 
 
 def normalised_readings(text: str, normal: Normal) -> list[Reading]:
     """What was changed where no word was exchanged for another."""
-    return list(_readings(text, normal, []))
+    return list(_readings(text, Undisguised(normal, {}), []))
 
 
-def _normalised(text: str, normal: Normal, start: tuple[int, int], end: tuple[int, int]) -> Iterator[Reading]:
+def _normalised(
+    text: str, undisguised: Undisguised, start: tuple[int, int], end: tuple[int, int],
+) -> Iterator[Reading]:
     """What was changed from one pair of places to another (in the normalised text, in the text), word by word."""
+    normal, reasons = undisguised
     if normal.places is None or normal.text[start[0]:end[0]] == text[start[1]:end[1]]:
         return
     inner = [match.start() for match in CHUNK.finditer(normal.text, start[0], end[0])][1:]
@@ -173,7 +189,8 @@ def _normalised(text: str, normal: Normal, start: tuple[int, int], end: tuple[in
             left, right = _without_blanks(text, range(first, last), normal.places[old:new])
         for begin, stop, becomes in ((first, left, ""), (left, right, normal.text[old:new]), (right, last, "")):
             if becomes != text[begin:stop]:
-                yield Reading(begin, stop, text[begin:stop], becomes, "normalised", "other characters")
+                action, why = reasons.get(begin, ("normalised", "other characters"))
+                yield Reading(begin, stop, text[begin:stop], becomes, action, why)
 
 
 def _without_blanks(text: str, span: range, places: Sequence[int]) -> tuple[int, int]:

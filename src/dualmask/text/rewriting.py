@@ -144,11 +144,11 @@ class Heads(dict[str, str]):
 
 
 def rewriting(
-    clusters: Clusters | None, *, restore: bool, touched: float, masking: bool, budget: float,
+    clusters: Clusters | None, *, restore: bool, touched: float, masking: bool, budget: float, obfuscation: bool,
 ) -> Rewriting:
     """One with all its parts."""
     lexicon = Lexicon()
-    restorer = Restorer(lexicon, touched=touched, masking=masking) if restore else None
+    restorer = Restorer(lexicon, touched=touched, masking=masking, obfuscation=obfuscation) if restore else None
     return Rewriting(lexicon=lexicon, restorer=restorer, clusters=clusters, budget=budget)
 
 
