@@ -133,7 +133,7 @@ def wide(tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) 
 @pytest.fixture(scope="module")
 def trained(wide: Path, data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("documents") / "model"
-    train(data, encoder=wide, training={"epochs": 1}, out=folder, progress=False)
+    train(data, encoder=wide, defence="ddm", training={"epochs": 1}, out=folder, progress=False)
     return folder
 
 

@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from dualmask.cards import Method
-from dualmask.options import former_options, make_options
+from dualmask.options import make_options
 
 ASSET = "presets.json"
 USUAL = "recommended"  # the preset that a name without one stands for
@@ -23,7 +23,6 @@ class KnownPreset(NamedTuple):
     """A preset with every option that its defence has."""
 
     options: Mapping[str, object]
-    former: Mapping[str, object]  # what records that lack an option were made with
 
 
 def row_name(
@@ -49,13 +48,16 @@ def option_text(value: object) -> str:
 
 
 def option_changes(defence: str, preset: str, options: Mapping[str, object]) -> dict[str, object]:
-    """Which of a record's options are not the preset's; an option that it lacks is as it was before there was one."""
+    """Which of a record's options are not the preset's.
+
+    An option that a record lacks came up later. What that changed stands beside the figures of such a row, not in its
+    name (`results/changed_since.toml`).
+    """
     known = known_presets(defence).get(preset)
-    if known is None or not options:
+    if known is None:
         return {}
     usual = {name: as_json(value) for name, value in known.options.items()}
-    given = {**{name: value for name, value in known.former.items() if name in usual}, **options}
-    return {name: value for name, value in given.items() if name not in usual or as_json(value) != usual[name]}
+    return {name: value for name, value in options.items() if name not in usual or as_json(value) != usual[name]}
 
 
 def nearest_preset(defence: str, options: Mapping[str, object]) -> str:
@@ -80,7 +82,6 @@ def parts_of(defence: str) -> list[str]:
 
 def together(parts: list[str], preset: str) -> KnownPreset:
     options: dict[str, object] = {}
-    former: dict[str, object] = {}
     every = [name for part in parts for name in declared()[part]["usual"]]
     for part in parts:
         told = declared()[part]
@@ -88,9 +89,7 @@ def together(parts: list[str], preset: str) -> KnownPreset:
         for name, value in {**told["usual"], **changed}.items():
             own = prefixed(part, name) if every.count(name) > 1 else name
             options[own] = value
-            if name in told["former"]:
-                former[own] = told["former"][name]
-    return KnownPreset(options, former)
+    return KnownPreset(options)
 
 
 def prefixed(defence: str, option: str) -> str:
@@ -113,7 +112,7 @@ def declared() -> dict[str, dict[str, Any]]:
 
 def as_asset(kinds: Iterable[type[Method]]) -> str:
     """The asset's text, from the classes."""
-    found = {kind.name: {"usual": option_values(kind, {}), "former": former_options(kind.Options),
+    found = {kind.name: {"usual": option_values(kind, {}),
                          "presets": {name: dict(preset.options) for name, preset in kind.presets.items()}}
              for kind in kinds}
     return json.dumps(found, indent=1) + "\n"
