@@ -31,11 +31,12 @@ from dualmask.errors import DualmaskError
 from dualmask.evaluation.grid import read_grid
 from dualmask.evaluation.metrics import robustness
 from dualmask.evaluation.records import read_cell, read_cells
+from dualmask.measured_figures import measured_rows
 from dualmask.models.encoders import load_encoder
 from dualmask.options import TrainingOptions
 from dualmask.quickstart import purpose, quick_grid, run_quickstart
 from dualmask.text.examples import FIND, Dataset, Example
-from dualmask.training_display import describe, explains, guessed, rare_classes
+from dualmask.training_display import describe, explains, guessed, rare_classes, training_price
 
 Run = Callable[..., tuple[int, str, str]]
 ENTRY = [sys.executable, "-c", "from dualmask.cli import main; main()"]
@@ -110,6 +111,14 @@ def test_training_tells_which_columns_and_classes_it_took(
     assert "(found by name; others: --label-column)" in err
     assert "fewer than 5 training texts of 7 (1): too few to learn" in err
     assert "next: dualmask predict" in out and "--explain" not in out  # plain hides nothing
+
+
+def test_the_price_of_training_is_told_before_it() -> None:
+    """Hours go into what trains on attacked texts; whoever has no GPU wants to know before."""
+    row = next(row for row in measured_rows() if row.name == "ddm-restore" and row.data == "mr")
+    told = training_price("ddm-restore", "recommended") or ""
+    assert f"took {row.training_times:.1f} times as long" in told and "--preset restore" in told
+    assert training_price("plain", "recommended") is None and training_price("ddm-restore", "restore") is None
 
 
 def test_what_is_told_of_data_and_defence_before_and_after_training(

@@ -56,6 +56,9 @@ class ModeName(StrEnum):
 
 
 TRAINING = "Training options"
+TrainingData = Annotated[str, typer.Argument(
+    metavar="DATA", help="A file (CSV, TSV, JSON Lines, Parquet), a folder of them, a hub data set, or a resource such "
+    "as rotten-tomatoes.")]
 Epochs = Annotated[int | None, typer.Option(min=1, help="At most so many.", rich_help_panel=TRAINING)]
 LearningRate = Annotated[float | None, typer.Option(help="Highest rate.", rich_help_panel=TRAINING)]
 BatchSize = Annotated[int | None, typer.Option(min=1, help="Texts in a step.", rich_help_panel=TRAINING)]
@@ -93,10 +96,7 @@ def given_flags(**flags: float | None) -> dict[str, object]:
 
 @app.command()
 def train(
-    data: Annotated[str, typer.Argument(
-        metavar="DATA", help="A file (CSV, TSV, JSON Lines, Parquet), a folder of them, a hub data set, or a "
-        "resource such as rotten-tomatoes.")],
-    *,
+    data: TrainingData, *,
     out: Annotated[Path, typer.Option(help="Folder to save the model in.")],
     defence: Annotated[str, typer.Option(help="See 'dualmask choose'; 'ddm': the paper's.")] = "ddm-restore",
     preset: Annotated[str, typer.Option(help="See 'dualmask card DEFENCE'.")] = "recommended",
@@ -117,7 +117,7 @@ def train(
     from dualmask.text.examples import Columns, load_dataset
     from dualmask.training import is_main_process
     from dualmask.training import train as train_classifier
-    from dualmask.training_display import cost_told_later, show_start, show_training
+    from dualmask.training_display import cost_told_later, show_start, show_training, training_price
 
     training = parse_assignments(settings or []) | given_flags(
         epochs=epochs, learning_rate=learning_rate, batch_size=batch_size, max_length=max_length, seed=seed)
@@ -125,7 +125,8 @@ def train(
     build_defence(defence, preset=preset, options=options)  # a wrong option is told before the data are read
     chosen = preset_training(defence, preset, training)
     rows = load_dataset(data, columns=columns, test=test, validation=validation, encoding=encoding, empty=empty.value)
-    show_start(Console(stderr=True, quiet=not is_main_process()), rows, columns, weights=chosen.class_weights)
+    show_start(Console(stderr=True, quiet=not is_main_process()), rows, columns, weights=chosen.class_weights,
+               price=training_price(defence, preset))
     with cost_told_later():
         classifier = train_classifier(
             rows, encoder=encoder, defence=defence, preset=preset, options=options, training=training, out=out,

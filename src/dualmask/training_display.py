@@ -13,8 +13,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dualmask.defences import DEFENCES
 from dualmask.display import own_command
 from dualmask.errors import CleanCostWarning
+from dualmask.measured_figures import measured_rows
 from dualmask.text.class_balance import imbalance_told, largest_class
 from dualmask.text.columns import Columns
 from dualmask.text.differences import SHOWN
@@ -26,14 +28,29 @@ if TYPE_CHECKING:
 
 NAMED = 10  # classes, and rare ones, that are told by name
 FEW = 5  # training texts of a class; with fewer, some of them held out, it can hardly be learned
+SLOW = 2.0  # times plain's time of training, from which on it is told before training
 ASKED = 8  # training texts that show whether the defence hides words
 
 
-def show_start(console: Console, data: "Dataset", given: Columns, *, weights: str = "none") -> None:
-    """Before hours go into it: what will be learned, and from which columns; what speaks against it."""
+def show_start(
+    console: Console, data: "Dataset", given: Columns, *, weights: str = "none", price: str | None = None,
+) -> None:
+    """Before hours go into it: what will be learned, and from which columns; what speaks against it; the price."""
     for line in (f"training on {describe(data)}", *guessed(data, given), *empty_rows(data), *rare_classes(data),
-                 *uneven_classes(data, weights)):
+                 *uneven_classes(data, weights), *([price] if price else [])):
         console.print(Text(line.translate(SHOWN)), soft_wrap=True)
+
+
+def training_price(defence: str, preset: str) -> str | None:
+    """That training takes several times as long as a plain classifier's, if it was measured to."""
+    rows = [row for row in measured_rows() if (row.defence, row.preset) == (defence, preset) and row.trained]
+    row = max(rows, key=lambda found: found.training_times or 0.0, default=None)
+    if row is None or not row.training_times or row.training_times < SLOW:
+        return None
+    quick = DEFENCES.find(defence).preset_around_trained
+    other = f" The preset {quick} (--preset {quick}) takes one pass for each text, as plain does."
+    return (f"note: training {row.name} took {row.training_times:.1f} times as long as training a plain classifier, "
+            f"measured on {row.data}.{other if quick not in ('recommended', preset) else ''}")
 
 
 def describe(data: "Dataset") -> str:
