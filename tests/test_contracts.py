@@ -596,8 +596,8 @@ LAYERS = [
     ("theory",),
     ("reporting",),
     ("integration", "prediction", "prediction_inputs", "answers", "display", "fitted_tables", "attack_display",
-     "bench_display", "training_display", "choice_display", "evaluate_display", "hardening", "hardening_display",
-     "quickstart"),
+     "bench_display", "training_display", "choice_display", "evaluate_display", "hardening", "hardening_texts",
+     "hardening_display", "quickstart"),
     ("__main__", "cli", "cli_options", "cli_attack", "cli_bench", "cli_certify", "cli_choose", "cli_evaluate",
      "cli_harden", "cli_predict", "cli_resources", "cli_theory"),
 ]  # fmt: skip

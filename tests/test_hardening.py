@@ -82,7 +82,7 @@ def test_figures_are_those_of_the_records(hardened: Hardened) -> None:
 
 
 def test_texts_that_are_measured_are_new_to_the_defence(plain: Path, table: Path) -> None:
-    bare = hardening.bare_classifier(plain, None, None)
+    bare, _ = hardening.bare_classifier(plain, None, None)
     guard = hardening.build_defence("ddm-restore", preset="restore")
     found = hardening.hardening_texts(str(table), bare, labels=(), choices=hardening.InputChoices(), guard=guard,
                                       seed=0)
@@ -127,6 +127,8 @@ def test_time_that_ends_leaves_what_was_finished(
     done = harden(plain, table, out=tmp_path / "h", attacks=("deepwordbug", "textbugger"), samples=8)
     assert [(effect.attack, effect.texts) for effect in done.attacks] == [("deepwordbug", 2)]
     assert done.unfinished == ("textbugger",) and DefendedClassifier.load(tmp_path / "h")
+    early = made_up(AttackEffect("deepwordbug", 10, 0, 8, 0.01, 9), asked=40)
+    assert "Time ended when every attack had tried 10 of 40 texts" in " ".join(limit_lines(early))
     assert "Time ended before textbugger" in " ".join(limit_lines(done))
 
 
@@ -145,6 +147,71 @@ def test_a_stopped_run_goes_on_and_ends_as_one_that_was_not(
         harden(plain, table, **given)  # type: ignore[arg-type]
     assert harden(plain, table, resume=True, **given).attacks == hardened.attacks  # type: ignore[arg-type]
     assert harden(plain, table, overwrite=True, **given).attacks == hardened.attacks  # type: ignore[arg-type]
+
+
+def test_to_go_on_takes_the_very_same_classifier(
+    hardened: Hardened, plain: Path, table: Path, tmp_path: Path,
+) -> None:
+    """Else its records would be another's, and the classifier in use would be replaced without a word."""
+    given = {"out": tmp_path / "h", "attacks": (), "minutes": 0}
+    made = harden(plain, table, **given)  # type: ignore[arg-type]
+    for changes in ({"preset": "vote"}, {"options": {"masking": False}}, {"max_length": 40}, {"seed": 5}):
+        with pytest.raises(OptionError, match=r"holds another classifier .* replace it \(--overwrite\)"):
+            harden(plain, table, resume=True, **given, **changes)  # type: ignore[arg-type]
+    assert DefendedClassifier.load(tmp_path / "h").fingerprint() == made.classifier.fingerprint()
+
+
+def test_a_new_classifier_takes_no_figures_over_from_the_old_one(plain: Path, table: Path, tmp_path: Path) -> None:
+    given = {"out": tmp_path / "h", "samples": 2}
+    harden(plain, table, attacks=("deepwordbug", "textbugger"), **given)  # type: ignore[arg-type]
+    (tmp_path / "h" / "attacks" / "report.md").write_text("of the old one")
+    harden(plain, table, attacks=("deepwordbug",), preset="recommended", overwrite=True, **given)  # type: ignore[arg-type]
+    cells = read_cells(tmp_path / "h" / "attacks").cells
+    assert {cell.cell.attack for cell in cells} == {"deepwordbug"} and len(cells) == 2
+    assert not (tmp_path / "h" / "attacks" / "report.md").exists()
+
+
+def test_accuracies_of_training_are_not_those_of_the_hardened_classifier(
+    tiny: Tiny, data: Dataset, table: Path,
+) -> None:
+    classifier = tiny_classifier(tiny("bert"), "ddm", data)
+    classifier.facts = {"test_accuracy": 0.91, "validation_accuracy": 0.95, "training": {"seed": 3}}
+    done = harden(classifier, table, attacks=(), minutes=0)
+    assert done.classifier.facts["training"] == {"seed": 3}
+    assert not [name for name in done.classifier.facts if name.startswith(("test_", "validation_"))]
+    assert any("came with the defence ddm" in note for note in done.notes)
+    assert classifier.defence.name == "ddm", "the caller's own is left as it was"
+
+
+def test_labels_in_another_order_are_suspected() -> None:
+    told, = hardening.setup_notes(CleanEffect(90, 10, 10, 1.0), 2, "")
+    assert "only 10 of 90" in told and "are the labels in another order (--labels)?" in told
+    assert not list(hardening.setup_notes(CleanEffect(90, 45, 45, 1.0), 2, ""))
+    assert not list(hardening.setup_notes(CleanEffect(90, 25, 25, 1.0), 4, ""))
+
+
+def test_given_labels_are_checked_and_may_be_names(plain: Path) -> None:
+    import numpy as np
+
+    rows = reviews(60)
+    named = harden(plain, [(row.text, ("bad", "good")[row.label]) for row in rows], attacks=(), minutes=0)
+    numbered = harden(plain, [(row.text, np.int64(row.label)) for row in rows], attacks=(), minutes=0)  # type: ignore[misc]
+    assert named.labelled and numbered.labelled and named.clean.before == numbered.clean.before
+    for wrong in (2, -1):
+        with pytest.raises(DataError, match=f"class number {wrong} was given"):
+            harden(plain, [*((row.text, row.label) for row in rows), ("more", wrong)], minutes=0)
+    with pytest.raises(DataError, match="an empty text was given"):
+        harden(plain, [*(row.text for row in rows), " "], minutes=0)
+    with pytest.raises(DataError, match="expected a text"):
+        harden(plain, [*(row.text for row in rows), 7], minutes=0)  # type: ignore[list-item]
+
+
+def test_a_given_classifier_keeps_its_length_and_its_windows(tiny: Tiny, data: Dataset, table: Path) -> None:
+    classifier = tiny_classifier(tiny("bert"), "plain", data)
+    with pytest.raises(OptionError, match="leave max_length out"):
+        harden(classifier, table, max_length=16, minutes=0)
+    assert harden(classifier, table, windows="mean", attacks=(), minutes=0).classifier.windows is not None
+    assert classifier.windows is None
 
 
 @pytest.mark.parametrize(("changes", "words"), [
@@ -227,11 +294,12 @@ def shown(done: Hardened, width: int = 80) -> str:
 
 
 def test_the_table_says_what_it_brings_and_what_it_does_not_stop() -> None:
-    done = made_up(AttackEffect("deepwordbug", 40, 1, 27, 1e-6), AttackEffect("textfooler", 40, 0, 2, 0.5))
+    done = made_up(AttackEffect("deepwordbug", 40, 1, 27, 1e-6, 31), AttackEffect("textfooler", 40, 0, 2, 0.5, 31))
     text = " ".join(shown(done).split())
     assert "320 of 400" in text and "318 of 400" in text and "-0.5 points on clean texts" in text
     assert "1 of 40" in text and "27 of 40 (52-80 %)" in text and "an answer takes 1.1 times as long" in text
-    assert "does not stop" in text and "textfooler leaves 2 of 40" in text and "deepwordbug leaves" not in text
+    assert "does not stop synonyms (textfooler leaves 2 of 31 right answers)" in text
+    assert "deepwordbug leaves" not in text
     assert done.attacks[0].helps and not done.attacks[1].helps
     assert "Nothing was attacked" in shown(made_up())
     assert "an answer counts as right if it is what the classifier said" in shown(made_up(labelled=False))

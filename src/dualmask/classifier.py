@@ -107,10 +107,11 @@ class DefendedClassifier:
         return self.model.device
 
     def undefended(self) -> "DefendedClassifier":
-        """The same network, not a copy, without its defence."""
+        """The same network, not a copy, without its defence; what was measured with it on is not told of it."""
         self.check_head()
+        facts = {name: fact for name, fact in self.facts.items() if not name.startswith(("validation_", "test_"))}
         return DefendedClassifier(self.model, self.encode.tokenizer, Defence(), labels=self.labels,
-                                  max_length=self.encode.max_length, facts=self.facts, windows=self.windows)
+                                  max_length=self.encode.max_length, facts=facts, windows=self.windows)
 
     def to(self, device: str | torch.device) -> Self:
         self.network.to(device)

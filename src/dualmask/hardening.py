@@ -6,9 +6,9 @@ classifier try to fool the same texts twice: with the defence off, and with it o
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, cast
@@ -23,28 +23,25 @@ from dualmask.classifier import DefendedClassifier
 from dualmask.deadline import TimeUp, until
 from dualmask.defences import DEFENCES, build_defence
 from dualmask.defences.base import Defence
-from dualmask.defences.combination import threshold_setters
-from dualmask.errors import DataError, NoLabelColumnError, OptionError
+from dualmask.errors import OptionError
 from dualmask.evaluation.protocol import Protocol, evaluate
 from dualmask.evaluation.records import Cell, cell_name
 from dualmask.evaluation.standing import record_path
-from dualmask.evaluation.statistics import mcnemar
-from dualmask.models.classifiers import load_classifier
+from dualmask.evaluation.statistics import mcnemar, wilson
+from dualmask.hardening_texts import CLEAN_TEXTS, Given, HardeningTexts, hardening_texts
+from dualmask.models.classifiers import class_names, load_classifier, usual_length
 from dualmask.options import check_least
 from dualmask.output_lock import output_lock
 from dualmask.prediction import cut_count
 from dualmask.results import HELD, AttackResult, read_header
-from dualmask.storage import DESCRIPTION
+from dualmask.storage import DESCRIPTION, WORK
 from dualmask.text.character_sets import UTF8
 from dualmask.text.columns import FIND, Columns
-from dualmask.text.examples import Dataset, Example, Text, load_dataset, split_stratified
-from dualmask.text.input_choices import Empty, InputChoices, is_empty
-from dualmask.text.label_matching import match_labels
-from dualmask.text.tables import iter_rows
+from dualmask.text.examples import Example
+from dualmask.text.input_choices import Empty, InputChoices
 from dualmask.threats import threat_of
-from dualmask.training import columns_of
 from dualmask.windows import Windows
-from dualmask.wrapping import check_wrapping, wrap_network
+from dualmask.wrapping import wrap_network
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -52,24 +49,9 @@ if TYPE_CHECKING:
 DEFENCE = "ddm-restore"  # what is put around a network unless something else is asked for
 ATTACKS_RUN = ("deepwordbug", "textbugger", "textfooler")  # misspelling, both, and synonyms
 RECORDS = "attacks"  # the folder of records inside the saved classifier's
-CLEAN_TEXTS = 400  # on which the price on clean texts is measured
-FEWEST_TEXTS = 20  # from which a defence can learn anything, and some can be left to measure by
-HELD_OUT = 0.3  # at most this share of texts is kept from the defence, where the data have no test part
-VALIDATION = 0.2  # of labelled texts without a validation part, for defences that set thresholds
+REPORTS = ("report.html", "report.tex", "report.md")  # that were made of them there
+KEPT_FACTS = ("encoder", "training", "columns")  # of what a classifier tells of its training: no figure is its own now
 GROWTH = (4, 2, 1)  # a quarter of the texts is attacked first, then half, then all: time may end in between
-
-
-@dataclass(frozen=True)
-class HardeningTexts:
-    """Texts that the defence learns words from, and others to measure by."""
-
-    name: str
-    learned: Sequence[Example]
-    measured: Sequence[Example]
-    validation: Sequence[Example] = ()
-    labelled: bool = True  # else the classifier's own answers, the defence off, stand in for labels
-    notes: tuple[str, ...] = ()
-    columns: Mapping[str, object] = field(default_factory=dict)  # that were read, for files which the model is given
 
 
 @dataclass(frozen=True)
@@ -92,6 +74,7 @@ class AttackEffect:
     before: int
     after: int
     p: float  # of McNemar's exact test on these texts
+    right: int  # with the defence on, before the attack
 
     @property
     def threat(self) -> str:
@@ -115,9 +98,10 @@ class Hardened:
     labelled: bool
     clean: CleanEffect
     attacks: tuple[AttackEffect, ...] = ()
+    asked: int = 0  # texts that each attack was to try
     unfinished: tuple[str, ...] = ()  # attacks for which time did not suffice
     out: Path | None = None
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
 
 class HardeningWatch:
@@ -131,8 +115,7 @@ class HardeningWatch:
 
 
 def harden(
-    model: "str | Path | DefendedClassifier | PreTrainedModel",
-    data: "str | Path | Dataset | Sequence[Text] | Sequence[tuple[Text, int]]", *,
+    model: "str | Path | DefendedClassifier | PreTrainedModel", data: Given, *,
     tokenizer: "PreTrainedTokenizerBase | None" = None, defence: str = DEFENCE, preset: str | None = None,
     options: Mapping[str, object] | None = None, labels: Sequence[str] = (), columns: Columns = FIND,
     encoding: str = UTF8, empty: Empty = "refuse", attacks: Sequence[str] = ATTACKS_RUN, samples: int = 40,
@@ -147,31 +130,52 @@ def harden(
     labels: what the data call the classes, in the model's order, where it can't be told by name or number.
     windows: how texts are read that are longer than max_length; they are cut unless given.
     samples, minutes: how many texts each attack tries, and after how long attacks end (0: none is run).
-    out: the folder to save in, records of the attacks included. resume: keep the records that are there.
+    out: the folder to save in, records of the attacks included. resume: go on with the attacks on what it holds.
     """
     folder, watch = Path(out) if out else None, watch or HardeningWatch()
     choices = InputChoices(columns=columns, encoding=encoding, empty=empty)
     chosen = preset or DEFENCES.find(defence).preset_around_trained
     guard = build_defence(defence, preset=chosen, options=options)
     built = chosen_attacks(attacks, samples=samples, minutes=minutes)
-    with output_lock(folder):
+    with output_lock(folder), TemporaryDirectory() as scratch:
         check_target(folder, model, resume=resume, overwrite=overwrite)
         watch.stage("loading the classifier")
-        bare = bare_classifier(model, tokenizer, max_length, windows=windows)
+        bare, replaced = bare_classifier(model, tokenizer, max_length, windows=windows)
         watch.stage("reading texts")
         texts = hardening_texts(data, bare, labels=labels, choices=choices, guard=guard, seed=seed)
         watch.stage(f"setting up {guard.name}")
-        made = set_up(bare, guard, texts, preset=chosen, name=source_name(model))
+        made = set_up(bare, guard, texts, preset=chosen, name=source_name(model), replaced=replaced)
         if folder:
-            made.classifier.save(folder)
-        with TemporaryDirectory() as scratch:
-            measured = Measurement(made, bare, texts, folder / RECORDS if folder else Path(scratch), watch=watch,
-                                   seed=seed, overwrite=overwrite)
-            done = replace(measured.run(built, samples=samples, minutes=minutes), out=folder)
+            save_hardened(made.classifier, folder, resume=resume)
+        measured = Measurement(made, bare, texts, folder / RECORDS if folder else Path(scratch), watch=watch, seed=seed)
+        done = replace(measured.run(built, samples=samples, minutes=minutes), out=folder)
         if folder and done.attacks:
             note_measurement(done)
             done.classifier.save(folder)
     return done
+
+
+def save_hardened(classifier: DefendedClassifier, folder: Path, *, resume: bool) -> None:
+    """Write the folder or, to go on with its attacks, find the very same classifier there; else nothing is touched."""
+    if resume and (folder / DESCRIPTION).exists():
+        if DefendedClassifier.load(folder, device=str(classifier.device)).fingerprint() != classifier.fingerprint():
+            raise OptionError(f"{folder} holds another classifier than these choices make (model, data, defence, "
+                              "preset, options or lengths differ): give the same ones to go on, or replace it "
+                              "(--overwrite).")
+        return
+    remove_records(folder / RECORDS)
+    classifier.save(folder)
+
+
+def remove_records(folder: Path) -> None:
+    """Take away what attacks on an earlier classifier left; its figures must not stand beside the new one's."""
+    if not folder.is_dir():
+        return
+    for path in folder.rglob("*.jsonl"):
+        if read_header(path):
+            path.unlink()
+    for name in REPORTS:
+        (folder / name).unlink(missing_ok=True)
 
 
 def chosen_attacks(names: Sequence[str], *, samples: int, minutes: float) -> list[Attack]:
@@ -195,7 +199,9 @@ def check_target(folder: Path | None, model: object, *, resume: bool, overwrite:
         raise OptionError(f"{folder} is a file; give a folder to save the hardened classifier in.")
     if isinstance(model, str | Path) and Path(model).exists() and folder.exists() and folder.samefile(model):
         raise OptionError(f"{folder} holds the classifier that is to be hardened; save the new one in another folder.")
-    if not folder.exists() or not any(path for path in folder.iterdir() if path.name != ".lock"):
+    own = (".lock", RECORDS)  # what a run that was killed may have left alone
+    if not folder.exists() or not any(
+            path for path in folder.iterdir() if path.name not in own and not path.name.startswith(WORK)):
         return
     if not (resume or overwrite):
         raise OptionError(f"{folder} is not empty: choose another folder, go on with the attacks there (--resume), or "
@@ -216,122 +222,51 @@ def source_name(model: object) -> str:
 def bare_classifier(
     model: "str | Path | DefendedClassifier | PreTrainedModel", tokenizer: "PreTrainedTokenizerBase | None",
     max_length: int | None, *, windows: Windows | str | None = None,
-) -> DefendedClassifier:
-    """The classifier without any defence; one of ours reads long texts as it was saved, unless windows are given."""
+) -> tuple[DefendedClassifier, str]:
+    """The classifier without any defence, and the name of the one that it had.
+
+    One of ours reads long texts as it was saved, unless windows are given. The caller's own object is not changed.
+    """
     if isinstance(model, str | Path):
         found = load_classifier(str(model), max_length=max_length)
     elif isinstance(model, DefendedClassifier):
+        if max_length is not None:
+            raise OptionError(f"max_length={max_length} was given with a classifier of dualmask, which keeps the "
+                              f"length that it has ({model.encode.max_length}); leave max_length out.")
         found = model
     elif tokenizer is None:
         raise OptionError("a loaded model was given without its tokenizer; give tokenizer=..., or the model's folder.")
     else:
-        names = [str(label) for _, label in sorted((model.config.id2label or {}).items())]
-        found = DefendedClassifier(model, tokenizer, Defence(), labels=names, max_length=max_length or 128)
-        found.network.eval()
-    bare = found if found.defence.name == Defence.name else found.undefended()
+        found = classifier_of(model, tokenizer, max_length=max_length)
+    replaced = "" if found.defence.name == Defence.name else found.defence.name
+    bare = found.undefended()
+    bare.network.eval()
     if windows is not None:
         bare.windows = windows
-    return bare
+    return bare, replaced
 
 
-# Texts
-
-
-def hardening_texts(
-    data: "str | Path | Dataset | Sequence[Text] | Sequence[tuple[Text, int]]", bare: DefendedClassifier, *,
-    labels: Sequence[str], choices: InputChoices, guard: Defence, seed: int,
-) -> HardeningTexts:
-    """What the defence learns from and what is measured, from a source with labels or without."""
-    source = read_source(data, choices) if isinstance(data, str | Path) else given_texts(data, bare.labels)
-    if isinstance(source, Dataset):
-        texts = labelled_texts(source, bare, labels=labels, guard=guard, seed=seed)
-    else:
-        name = Path(data).name.partition(".")[0] if isinstance(data, str | Path) else "texts"
-        texts = unlabelled_texts(name, source, bare, seed=seed)
-    check_wrapping(guard, held_out=bool(texts.validation))
-    if len(texts.learned) + len(texts.measured) < FEWEST_TEXTS:
-        raise DataError(f"{texts.name} has {len(texts.learned) + len(texts.measured)} texts; give at least "
-                        f"{FEWEST_TEXTS}, better thousands, such as the classifier answers: the defence learns words "
-                        "from them, and some are needed to measure by.")
-    return texts
-
-
-def read_source(source: str | Path, choices: InputChoices) -> Dataset | list[Text]:
-    """A data set or, where a file has no labels, its texts."""
-    path = Path(source)
-    if path.is_file() and path.name.partition(".")[2].startswith("txt"):
-        return read_texts(path, choices)
-    try:
-        return load_dataset(source, columns=choices.columns, encoding=choices.encoding, empty=choices.empty)
-    except NoLabelColumnError:
-        if choices.columns.label is not None or not path.is_file():
-            raise
-        return read_texts(path, choices)
-
-
-def read_texts(path: Path, choices: InputChoices) -> list[Text]:
-    """The texts of a file without labels; empty ones are taken, skipped or refused as the caller says."""
-    rows = iter_rows(path, columns=choices.columns, encoding=choices.encoding, allow_empty=choices.empty != "refuse")
-    return [row.text for row in rows if choices.empty == "answer" or not is_empty(row.text)]
-
-
-def given_texts(
-    data: "Dataset | Sequence[Text] | Sequence[tuple[Text, int]]", labels: Sequence[str],
-) -> Dataset | list[Text]:
-    """Texts that are there already; a text with a number is a labelled one."""
-    if isinstance(data, Dataset):
-        return data
-    rows = list(data)
-    if rows and all(isinstance(row, tuple) and len(row) == 2 and isinstance(row[1], int) for row in rows):
-        return Dataset("texts", tuple(labels), [Example(*row) for row in cast(list[tuple[Text, int]], rows)],
-                       None, None)
-    return cast(list[Text], rows)
-
-
-def labelled_texts(
-    data: Dataset, bare: DefendedClassifier, *, labels: Sequence[str], guard: Defence, seed: int,
-) -> HardeningTexts:
-    match = match_labels(data.labels, bare.labels, labels)
-
-    def with_classes(examples: Sequence[Example]) -> list[Example]:
-        return [Example(text, match.classes[label]) for text, label in examples]
-
-    learned, measured = with_classes(data.train), with_classes(data.test or [])
-    if not measured:
-        learned, measured = split_stratified(learned, held_out_share(len(learned)), seed)
-    validation: list[Example] = with_classes(data.validation or [])
-    if threshold_setters(guard) and not validation:
-        learned, validation = split_stratified(learned, VALIDATION, seed)
-    return HardeningTexts(data.name, learned, measured, validation, notes=(match.note,) if match.note else (),
-                          columns=columns_of(data))
-
-
-def unlabelled_texts(name: str, texts: Sequence[Text], bare: DefendedClassifier, *, seed: int) -> HardeningTexts:
-    """Some texts, drawn at random, are measured by; what the bare classifier says of them is taken for right."""
-    count = max(1, round(held_out_share(len(texts)) * len(texts)))
-    held_out = set(sampled([Example(text, 0) for text in texts], count, seed))
-    kept = [texts[place] for place in sorted(held_out)]
-    answers = bare.predict(kept).probabilities.argmax(dim=1).tolist() if kept else []
-    return HardeningTexts(
-        name, [Example(text, 0) for place, text in enumerate(texts) if place not in held_out],
-        [Example(text, answer) for text, answer in zip(kept, answers, strict=True)], labelled=False)
-
-
-def held_out_share(texts: int) -> float:
-    """As many texts as are measured on, but most of a small file stay for the defence to learn from."""
-    return min(HELD_OUT, CLEAN_TEXTS / max(texts, 1))
+def classifier_of(
+    model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", *, max_length: int | None,
+) -> DefendedClassifier:
+    """A network in memory, read as one out of a folder would be."""
+    names = class_names(model.config, source="the model")
+    length = usual_length(model, tokenizer) if max_length is None else max_length
+    return DefendedClassifier(model, tokenizer, Defence(), labels=names, max_length=length)
 
 
 # What it brings
 
 
 def set_up(
-    bare: DefendedClassifier, guard: Defence, texts: HardeningTexts, *, preset: str, name: str,
+    bare: DefendedClassifier, guard: Defence, texts: HardeningTexts, *, preset: str, name: str, replaced: str,
 ) -> Hardened:
     """The classifier with its defence, and its answers to texts that nobody changed."""
     began = time.perf_counter()
-    facts = {**bare.facts, "encoder": bare.facts.get("encoder", name), "defence": guard.name, "preset": preset,
-             "options": guard.options_as_dict(), "dualmask": __version__, "torch": torch.__version__, **texts.columns}
+    facts: dict[str, object] = {
+        "encoder": name, **{fact: bare.facts[fact] for fact in KEPT_FACTS if fact in bare.facts}, "defence": guard.name,
+        "preset": preset, "options": guard.options_as_dict(), "dualmask": __version__, "torch": torch.__version__,
+        **texts.columns}
     classifier = wrap_network(
         bare.model, bare.encode.tokenizer, guard, labels=bare.labels, max_length=bare.encode.max_length, facts=facts,
         texts=texts.learned, validation=texts.validation)
@@ -342,7 +277,18 @@ def set_up(
         "source": name, "data": texts.name, "texts": digest(texts.learned), "labelled": texts.labelled,
         "seconds": round(seconds, 1), "clean": asdict(clean)}
     return Hardened(classifier, f"{guard.name} ({preset})", seconds, len(texts.learned), texts.labelled, clean,
-                    notes=texts.notes)
+                    notes=(*texts.notes, *setup_notes(clean, len(bare.labels), replaced)))
+
+
+def setup_notes(clean: CleanEffect, classes: int, replaced: str) -> Iterator[str]:
+    """What a reader of the figures might not expect."""
+    if replaced:
+        yield (f"The classifier came with the defence {replaced}, whose place the new one takes: what is compared with "
+               "is its network without any defence.")
+    if wilson(clean.before, clean.texts).high < 1 / classes:
+        yield (f"Without the defence only {clean.before} of {clean.texts} clean texts are answered rightly, fewer than "
+               "by chance: are the labels in another order (--labels)? The figures below say little until that is "
+               "clear.")
 
 
 def clean_effect(bare: DefendedClassifier, classifier: DefendedClassifier, examples: Sequence[Example]) -> CleanEffect:
@@ -364,11 +310,10 @@ class Measurement:
 
     def __init__(
         self, made: Hardened, bare: DefendedClassifier, texts: HardeningTexts, records: Path, *,
-        watch: HardeningWatch, seed: int, overwrite: bool,
+        watch: HardeningWatch, seed: int,
     ) -> None:
         self.made, self.victims = made, {False: bare, True: made.classifier}
         self.texts, self.records, self.watch, self.seed = texts, records, watch, seed
-        self.overwrite = overwrite
         self.encoder = cell_name(Path(str(made.classifier.facts["encoder"])).name)
 
     def run(self, attacks: Sequence[Attack], *, samples: int, minutes: float) -> Hardened:
@@ -381,28 +326,30 @@ class Measurement:
         with until(60 * minutes), suppress(TimeUp):
             for size in sizes:
                 for attack in attacks:
-                    found[attack.name] = self.effect(attack, size, first=size == sizes[0])
+                    found[attack.name] = self.effect(attack, size)
         return replace(self.made, attacks=tuple(found[attack.name] for attack in attacks if attack.name in found),
+                       asked=samples,
                        unfinished=tuple(attack.name for attack in attacks if attack.name not in found))
 
-    def effect(self, attack: Attack, size: int, *, first: bool) -> AttackEffect:
-        before, after = (self.held(attack, size, defended, first=first) for defended in (False, True))
-        p = mcnemar(list(before.values()), [after[number] for number in before])
-        return AttackEffect(attack.name, len(before), sum(before.values()), sum(after.values()), p)
+    def effect(self, attack: Attack, size: int) -> AttackEffect:
+        before, after = (self.outcomes(attack, size, defended) for defended in (False, True))
+        held = [[outcomes[number] in HELD for number in before] for outcomes in (before, after)]
+        right = sum(outcome in HELD or outcome == "succeeded" for outcome in after.values())
+        return AttackEffect(attack.name, len(before), sum(held[0]), sum(held[1]), mcnemar(*held), right)
 
-    def held(self, attack: Attack, size: int, defended: bool, *, first: bool) -> dict[int, bool]:
-        """By the text's number: whether its answer is still right after the attack."""
+    def outcomes(self, attack: Attack, size: int, defended: bool) -> dict[int, str]:
+        """By the text's number: what came of attacking it."""
         self.watch.attacking(attack.name, defended, size)
         victim = self.victims[defended]
         cell = Cell(cell_name(self.texts.name), self.encoder, cell_name(victim.defence.name), attack.name, "adaptive",
                     0)
-        path, replace_it = record_path(self.records, cell), self.overwrite and first
-        asked = size if replace_it else max(size, recorded_samples(path))  # records grow, but are never cut
+        path = record_path(self.records, cell)
+        asked = max(size, recorded_samples(path))  # records grow, but are never cut
         protocol = Protocol(samples=asked, sample_seed=self.seed, attack_seed=self.seed, measure=None)
-        results = evaluate(cell, victim, self.texts.measured, attack, protocol=protocol, out=path,
-                           resume=not replace_it, overwrite=replace_it, watch=self.watch.attacked)
+        results = evaluate(cell, victim, self.texts.measured, attack, protocol=protocol, out=path, resume=True,
+                           watch=self.watch.attacked)
         wanted = set(sampled(self.texts.measured, size, self.seed))
-        return {result.index: result.outcome in HELD for result in results if result.index in wanted}
+        return {result.index: result.outcome for result in results if result.index in wanted}
 
 
 def recorded_samples(path: Path) -> int:

@@ -21,7 +21,7 @@ from dualmask.windows import told_of_cut
 if TYPE_CHECKING:
     from dualmask.results import AttackResult
 
-MOST = 0.5  # of the texts; where fewer hold, the attack is said not to be stopped
+MOST = 0.5  # of the texts answered rightly; where fewer hold, the attack is said not to be stopped
 
 
 class HardeningProgress(HardeningWatch):
@@ -90,7 +90,7 @@ def effect_table(done: Hardened) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), title="texts that are still answered rightly (95 % interval)",
                   title_justify="left", title_style="bold")
     table.add_column("texts that somebody", no_wrap=False)
-    table.add_column("as it was", no_wrap=True, justify="right")
+    table.add_column("no defence", no_wrap=True, justify="right")
     table.add_column("hardened", no_wrap=True, justify="right")
     clean = done.clean
     table.add_row("left alone", format_share(clean.before, clean.texts), format_share(clean.after, clean.texts))
@@ -119,11 +119,11 @@ def price_lines(done: Hardened) -> Iterator[str]:
 
 def limit_lines(done: Hardened) -> Iterator[str]:
     """What the measurement says the defence does not stop, and what was not measured."""
-    weak = [effect for effect in done.attacks if effect.after < MOST * effect.texts]
+    weak = [effect for effect in done.attacks if effect.after < MOST * effect.right]
     if weak:
         yield f"It does not stop {join_names([describe_left(effect) for effect in weak])}."
     elif done.attacks:
-        yield "No attack that was tried took more than half of the texts; others may."
+        yield "No attack that was tried fooled it on more than half of the texts that it answers rightly; others may."
     else:
         yield "Nothing was attacked: attack it before you rely on it ('dualmask attack')."
     if done.attacks:
@@ -131,13 +131,14 @@ def limit_lines(done: Hardened) -> Iterator[str]:
                "--mode defence-aware' tries some that do.")
     if done.unfinished:
         yield f"Time ended before {join_names(done.unfinished)}; give more --minutes, and --resume."
-    sizes = {effect.texts for effect in done.attacks}
-    if len(sizes) > 1:
-        yield "Time ended before all attacks had all of their texts; --minutes gives them more, --resume goes on."
+    elif any(effect.texts < done.asked for effect in done.attacks):
+        fewest = min(effect.texts for effect in done.attacks)
+        yield (f"Time ended when every attack had tried {fewest} of {done.asked} texts; give more --minutes, and "
+               "--resume.")
 
 
 def describe_left(effect: AttackEffect) -> str:
-    return f"{effect.threat or effect.attack} ({effect.attack} leaves {effect.after} of {effect.texts})"
+    return f"{effect.threat or effect.attack} ({effect.attack} leaves {effect.after} of {effect.right} right answers)"
 
 
 def join_names(names: "list[str] | tuple[str, ...]") -> str:

@@ -58,8 +58,8 @@ def save(classifier: DefendedClassifier, folder: Path) -> Path:
     try:
         return write_folder(classifier, folder)
     except (OSError, SafetensorError) as error:
-        raise ResourceError(f"{explain_os_error(error, 'written', folder)} It takes room for twice the model. A "
-                            "training run keeps its last checkpoint: go on with --resume.") from error
+        told = explain_os_error(error, "written", folder)
+        raise ResourceError(f"{told} It takes room for twice the model.") from error
 
 
 def write_folder(classifier: DefendedClassifier, folder: Path) -> Path:
@@ -164,8 +164,8 @@ def read_description(folder: Path) -> Description:
     if not path.is_file():
         there = ", ".join(sorted(p.name for p in folder.iterdir())[:8]) if folder.is_dir() else "it is a file"
         raise ModelFileError(f"{folder} holds no {DESCRIPTION}, so it is no saved dualmask classifier, or its saving "
-                             f"was cut short (there: {there or 'nothing'}). To defend a plain model use "
-                             "dualmask.defend().")
+                             f"was cut short (there: {there or 'nothing'}). To put a defence around a plain model use "
+                             "'dualmask harden' (dualmask.harden()).")
     content = path.read_bytes()
     try:
         values = json.loads(content.decode("utf-8"))
