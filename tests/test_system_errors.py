@@ -125,3 +125,10 @@ def test_what_nobody_expected_is_told_by_the_command_line_itself(
     assert stop.value.code == 2
     assert capsys.readouterr().err.startswith(
         "error: a/secret can't be read or written: there is no permission for it (Permission denied). Allow it")
+
+
+def test_a_hub_that_can_not_be_reached_is_told_without_numbers() -> None:
+    from dualmask.hub import _first_line
+
+    assert _first_line(OSError("[Errno -2] Name or service not known\nmore")) == "Name or service not known"
+    assert _first_line(ValueError("as it is")) == "as it is" and _first_line(KeyError()) == "KeyError"

@@ -184,8 +184,13 @@ def _explanation(repository: HubRepository, error: Exception) -> str:
     )
 
 
+SYSTEM_NUMBER = re.compile(r"\[Errno -?\d+\]\s*")
+
+
 def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    """What the library says first, without the system's numbers."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return SYSTEM_NUMBER.sub("", lines[0])
 
 
 def _check_files(repository: HubRepository, names: list[str]) -> None:
