@@ -65,7 +65,7 @@ def few(name: str) -> dict[str, object]:
 @pytest.fixture(scope="module")
 def saved(tiny: Callable[[str], Path], data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("saved")
-    train(data, encoder=tiny("bert"), training=SHORT, out=folder, progress=False)
+    train(data, encoder=tiny("bert"), defence="ddm", training=SHORT, out=folder, progress=False)
     return folder
 
 
@@ -596,8 +596,8 @@ LAYERS = [
     ("theory",),
     ("reporting",),
     ("integration", "prediction", "prediction_inputs", "answers", "display", "fitted_tables", "attack_display",
-     "bench_display", "training_display", "choice_display", "evaluate_display", "hardening", "hardening_display",
-     "quickstart"),
+     "bench_display", "training_display", "choice_display", "evaluate_display", "hardening_texts", "hardening",
+     "hardening_display", "quickstart"),
     ("__main__", "cli", "cli_options", "cli_attack", "cli_bench", "cli_certify", "cli_choose", "cli_evaluate",
      "cli_harden", "cli_predict", "cli_resources", "cli_theory"),
 ]  # fmt: skip

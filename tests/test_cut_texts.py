@@ -31,7 +31,8 @@ TEXTS = f"text,label\ngood film,good\n{LONG}awful,bad\n{LONG},good\n"
 def model(tiny: Callable[[str], Path], data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained") / "model"
     long = Dataset("toy", data.labels, [*data.train, Example(LONG, 1)], data.validation, data.test)
-    train(long, encoder=tiny("bert"), training={"epochs": 1, "max_length": 16}, out=folder, progress=False)
+    train(long, encoder=tiny("bert"), defence="ddm", training={"epochs": 1, "max_length": 16}, out=folder,
+          progress=False)
     return folder
 
 
@@ -56,7 +57,7 @@ def test_training_counts_texts_that_it_cuts_and_windows_are_not_used_in_it(
     plain = DefendedClassifier.load(model, device="cpu")
     assert plain.facts["cut_texts"] == 1 and plain.windows is None
     long = Dataset("toy", data.labels, [*data.train, Example(LONG, 1)], data.validation, data.test)
-    read = train(long, encoder=tiny("bert"), training={"epochs": 1, "max_length": 16}, progress=False,
+    read = train(long, encoder=tiny("bert"), defence="ddm", training={"epochs": 1, "max_length": 16}, progress=False,
                  windows="any:bad,most=9", out=tmp_path / "model")
     assert read.facts["cut_texts"] == 1
     assert DefendedClassifier.load(tmp_path / "model", device="cpu").windows == read.windows
@@ -79,8 +80,8 @@ def test_texts_that_masks_leave_no_room_for_count_as_cut_in_training(
 
 def test_the_train_command_tells_of_cut_texts(tiny: Callable[[str], Path], table: Path, tmp_path: Path) -> None:
     table.write_text(TEXTS + "good plot,good\nbad plot,bad\n" * 10)
-    result = run("train", table, "--encoder", tiny("bert"), "--epochs", 1, "--max-length", 16, "--out",
-                 tmp_path / "model", "--windows", "mean", "--quiet")
+    result = run("train", table, "--encoder", tiny("bert"), "--defence", "ddm", "--epochs", 1, "--max-length", 16,
+                 "--out", tmp_path / "model", "--windows", "mean", "--quiet")
     assert result.exit_code == 0, result.output
     assert "note: 2 of 23 training texts were cut: 10 of their tokens fit into the 16 of --max-length" in told(result)
     assert json.loads((tmp_path / "model" / "dualmask.json").read_text())["windows"]["rule"] == "mean"
@@ -197,8 +198,8 @@ def test_what_is_true_of_a_text_read_at_once_is_refused(model: Path) -> None:
 def test_the_certify_command_certifies_with_windows_off(
     tiny: Callable[[str], Path], data: Dataset, table: Path, tmp_path: Path,
 ) -> None:
-    train(data, encoder=tiny("bert"), training={"epochs": 1, "max_length": 16}, windows="mean", progress=False,
-          out=tmp_path / "model")
+    train(data, encoder=tiny("bert"), defence="ddm", training={"epochs": 1, "max_length": 16}, windows="mean",
+          progress=False, out=tmp_path / "model")
     refused = run("certify", tmp_path / "model", table, "--quiet")
     assert isinstance(refused.exception, OptionError) and "--windows none" in str(refused.exception)
     assert run("certify", tmp_path / "model", table, "--quiet", "--windows", "none").exit_code == 0
