@@ -2,6 +2,7 @@
 """Cut texts are told wherever answers, attacks and reports are; what is only true of a text read at once is refused."""
 
 import json
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from dualmask.evaluation.certification import CertifyingOptions, certify, under
 from dualmask.evaluation.noise import Still
 from dualmask.evaluation.protocol import Protocol, evaluate
 from dualmask.evaluation.records import Cell, read_cells
+from dualmask.models.encoders import load_tokenizer
 from dualmask.reporting.doubts import find_doubts
 from dualmask.reporting.entries import entries
 from dualmask.reporting.reported import load_reported
@@ -203,3 +205,24 @@ def test_the_certify_command_certifies_with_windows_off(
     refused = run("certify", tmp_path / "model", table, "--quiet")
     assert isinstance(refused.exception, OptionError) and "--windows none" in str(refused.exception)
     assert run("certify", tmp_path / "model", table, "--quiet", "--windows", "none").exit_code == 0
+    under_votes = run("certify", tmp_path / "model", table, "--quiet", "--under", "ranmask", "--windows", "mean")
+    assert isinstance(under_votes.exception, OptionError) and "nothing can be certified" not in told(under_votes)
+
+
+@pytest.mark.parametrize("out", [True, False])
+def test_the_predict_command_tells_what_helps_pairs(model: Path, tmp_path: Path, out: bool) -> None:
+    path, where = tmp_path / "pairs.csv", ["--out", tmp_path / "out.csv"] if out else []
+    path.write_text(f"one,two\n{LONG},{LONG}\n")
+    shown = told(run("predict", model, "--file", path, "--text-column", "one", "--pair-column", "two", "--windows",
+                     "mean,most=900", *where))
+    assert "where the shorter text of a pair takes more than half of a window, a small length=TOKENS" in shown
+
+
+def test_transformers_does_not_warn_of_long_texts_beside_us(
+    tiny: Callable[[str], Path], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
+    tokenizer = load_tokenizer(tiny("bert"))
+    tokenizer.model_max_length = 8
+    assert len(tokenizer(LONG)["input_ids"]) > 8
+    assert "Token indices" not in caplog.text

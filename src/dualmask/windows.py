@@ -125,8 +125,8 @@ def told_of_cut(count: int, texts: int, length: int, windows: Windows | None = N
     if windows is None:
         remedy = "--windows reads long texts in parts"
     elif pairs:
-        remedy = ("most=NUMBER behind the rule allows more windows; a pair whose shorter text takes more than half of "
-                  "a window is cut in any case: shorten that text, or take a model that reads more tokens")
+        remedy = ("most=NUMBER behind the rule allows more; where the shorter text of a pair takes more than half of "
+                  "a window, a small length=TOKENS leaves it room, or else a model that reads more tokens")
     else:
         remedy = "most=NUMBER behind the rule allows more"
     verb = "is" if count == 1 else "are"
