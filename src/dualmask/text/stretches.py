@@ -102,7 +102,7 @@ def _read_spans(
         # The white space before a word is a part of its token where bytes are read
         begin -= first > 0 and text[begin - 1].isspace()
         wanted = max(first, bisect_right(ends, befores[first] + limits.room) - 1)
-        last = _last_that_fits(text, begin, units[first:wanted + 1], limits.room, count) + first
+        last = _last_that_fits(text, begin, units[first:wanted + 1], room=limits.room, count=count) + first
         found.append((begin, units[last].end))
         if last == len(units) - 1 or len(found) == limits.most:
             return found, last == len(units) - 1
@@ -113,7 +113,7 @@ def _read_spans(
     return found, True
 
 
-def _last_that_fits(text: str, begin: int, units: Sequence[Unit], room: int, count: Count) -> int:
+def _last_that_fits(text: str, begin: int, units: Sequence[Unit], *, room: int, count: Count) -> int:
     """The number of the last unit that a stretch from here has room for.
 
     Words have as many tokens by themselves; pieces of a word may have more than inside of it.
