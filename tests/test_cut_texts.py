@@ -24,6 +24,7 @@ from dualmask.reporting.doubts import find_doubts
 from dualmask.reporting.entries import entries
 from dualmask.reporting.reported import load_reported
 from dualmask.results import AttackResult, read_results
+from dualmask.windows import Windows
 
 LONG = "fine " * 60
 TEXTS = f"text,label\ngood film,good\n{LONG}awful,bad\n{LONG},good\n"
@@ -176,6 +177,9 @@ def test_reports_tell_of_cut_texts_and_say_nothing_of_records_of_before(model: P
         "ddm (toy, tiny): 1 of 3 (33 %) texts is longer than the 16 tokens that the classifier reads; what lies "
         "behind is not read, neither by the classifier nor under attack."]
     lines = [json.loads(line) for line in path.read_text().splitlines()]
+    in_windows = [{**lines[0], "windows": Windows(most=3, length=8).as_dict()}, *lines[1:]]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in in_windows))
+    assert "longer than the 3 windows of 8 tokens" in notes()[0]
     before = [{name: value for name, value in line.items() if name not in ("cut", "cut_after")} for line in lines]
     path.write_text("".join(f"{json.dumps(line)}\n" for line in before))
     assert notes() == []
