@@ -66,6 +66,8 @@ def test_weights_are_those_computed_by_hand() -> None:
     assert odd is not None and odd.tolist() == [2, 1]
     with pytest.raises(OptionError, match="a class 'spom' that the data do not have: did you mean 'spam'"):
         class_weights("spom=2", examples, LABELS)
+    with pytest.raises(OptionError, match="gives the class 'spam' two weights"):
+        class_weights("spam=1, other=3,spam=2", examples, LABELS)
 
 
 @pytest.mark.parametrize("told", ["much", "spam", "spam=", "spam=x", "spam=0", "spam=-1", "spam=inf", "=2", ""])

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from dualmask.cli import app
 from dualmask.confusion import Confusion
 from dualmask.errors import DataError, OptionError
-from dualmask.evaluate_display import confusion_table, show_clean_scores
+from dualmask.evaluate_display import class_table, confusion_table, show_clean_scores
 from dualmask.evaluation.clean_scores import CleanScores, evaluate_clean
 from dualmask.models.classifiers import load_classifier
 from dualmask.text.class_balance import imbalance_told, largest_class
@@ -86,6 +86,12 @@ def test_one_class_that_dominates_is_said() -> None:
     assert not largest_class([0] * 8 + [1] * 2, ("ham", "spam")).dominates, "80 % is not more than 80 %"
     assert CleanScores(confusion((80, 2), (18, 0)), "plain").imbalance is not None
     assert CleanScores(confusion((40, 10), (10, 40)), "plain").imbalance is None
+
+
+def test_of_one_class_alone_balanced_accuracy_is_not_recommended() -> None:
+    told = CleanScores(confusion((5, 2), (0, 0), labels=("no", "yes")), "plain").imbalance  # type: ignore[arg-type]
+    assert told is not None and told.startswith("all 7 texts are 'no': accuracy is then the recall of this class")
+    assert "look at" not in told and "give texts of each class" in told
 
 
 # A classifier
@@ -167,6 +173,17 @@ def test_a_dozen_classes_fit_80_columns_and_more_are_told_by_their_mistakes(coun
         Confusion(labels * 2, tuple(tuple(int(a == b) for b in range(2 * count)) for a in range(2 * count))), "plain"))
 
 
+def test_no_figure_of_a_class_is_cut_on_a_narrow_screen() -> None:
+    labels = ("a class", "a name of more letters than are shown")
+    found = Confusion(labels, ((1290, 5), (3, 1002)))
+    for width in (30, 40, 80):
+        out = StringIO()
+        Console(file=out, width=width).print(class_table(found))
+        told = out.getvalue()
+        assert all(figure in told for figure in ("1,295", "1,293", "99.8%", "99.6%", "99.7%", "1,005", "1,007")), width
+        assert told.count("\u2026") == 1 and "a name of more letters" in told
+
+
 # The command
 
 
@@ -218,4 +235,18 @@ def test_names_of_classes_may_be_others(model: Path, data: Dataset, tmp_path: Pa
     told, error = run(model, path, "--labels", "0,1", "--json")
     assert error is None and math.isclose(
         json.loads(told)["accuracy"], evaluate_clean(load_classifier(model, device="cpu"), data.test or []).accuracy)
+    assert json.loads(told)["labels"] == ["0", "1"]
     assert "names 3 classes" in str(run(model, path, "--labels", "0,1,2")[1])
+    assert "has '0' more than once" in str(run(model, path, "--labels", "0,0")[1])
+    unknown = str(run(model, path, "--labels", "no,yes")[1])
+    assert "names of the classes by --labels are: no, yes" in unknown and "of the model are" not in unknown
+
+
+def test_windows_are_written_down_with_the_scores(model: Path, table: Path) -> None:
+    columns = ["--text-column", "body", "--label-column", "stars"]
+    plain, read = (json.loads(run(model, table, *columns, "--json", *windows)[0])
+                   for windows in ((), ("--windows", "any:bad,length=8")))
+    assert plain["windows"] is None and plain["labels"] == ["bad", "good"]
+    assert read["windows"] == {"rule": "any:bad", "overlap": 0.25, "most": 64, "length": 8}
+    assert "in windows of 8 tokens (any:bad)" in " ".join(run(
+        model, table, *columns, "--windows", "any:bad,length=8")[0].split())

@@ -219,7 +219,9 @@ def test_card_shows_defaults_and_what_presets_change(run: Run) -> None:
     (["attack", "{model}", "{train}", "--resume"], "name it with --out"),
     (["attack", "{model}", "{train}", "--labels", "a,b,c"], "names 3 classes, but the model has 2: bad,good"),
     (["attack", "{model}", "{train}", "--labels", "a,b", "--text-column", "body", "--label-column", "stars"],
-     "say so with --labels"),
+     "the names of the classes by --labels are: a, b"),
+    *[([command, "{model}", "{train}", "--labels", "bad,bad", *more], "--labels bad,bad has 'bad' more than once")
+      for command, more in (("attack", []), ("evaluate", []), ("certify", []), ("harden", ["--out", "hardened"]))],
     (["attack", "{model}", "{train}", "--option", "queries"], "write queries=VALUE"),
     (["attack", "http://localhost:9/x", "{train}"], "--labels bad,good"),
     (["attack", "http://localhost:9/x", "{train}", "--labels", "bad,good", "--undefended"], "a server keeps its own"),

@@ -65,7 +65,7 @@ def few(name: str) -> dict[str, object]:
 @pytest.fixture(scope="module")
 def saved(tiny: Callable[[str], Path], data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("saved")
-    train(data, encoder=tiny("bert"), training=SHORT, out=folder, progress=False)
+    train(data, encoder=tiny("bert"), defence="ddm", training=SHORT, out=folder, progress=False)
     return folder
 
 

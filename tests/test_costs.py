@@ -148,19 +148,19 @@ def test_attacks_before_an_epoch_count(tiny: Tiny, data: Dataset, monkeypatch: p
 
 def test_memory_is_that_of_training(tiny: Tiny, data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     """The highest of the epochs, each measured from its begin to before its validation."""
-    peaks, events, real = iter([30.0, 50.0, 40.0]), [], DefendedClassifier.accuracy
+    peaks, events, real = iter([30.0, 50.0, 40.0]), [], DefendedClassifier.chosen
     monkeypatch.setattr(training, "forget_peak", lambda device: events.append("begin"))
 
     def peak(device: object) -> float:
         events.append("measured")
         return next(peaks)
 
-    def accuracy(*given: object, **how: object) -> float:
+    def chosen(*given: object, **how: object) -> torch.Tensor:
         events.append("validation")
         return real(*given, **how)  # type: ignore[arg-type]
 
     monkeypatch.setattr(training, "peak_memory", peak)
-    monkeypatch.setattr(DefendedClassifier, "accuracy", accuracy)
+    monkeypatch.setattr(DefendedClassifier, "chosen", chosen)
     found = train(replace(data, test=None), encoder=tiny("bert"), defence="plain", progress=False,
                   training={**SHORT, "epochs": 3, "patience": 0})
     assert found.facts["cost"]["peak_memory_mb"] == 50  # type: ignore[index]

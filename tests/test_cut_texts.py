@@ -2,6 +2,7 @@
 """Cut texts are told wherever answers, attacks and reports are; what is only true of a text read at once is refused."""
 
 import json
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,10 +19,12 @@ from dualmask.evaluation.certification import CertifyingOptions, certify, under
 from dualmask.evaluation.noise import Still
 from dualmask.evaluation.protocol import Protocol, evaluate
 from dualmask.evaluation.records import Cell, read_cells
+from dualmask.models.encoders import load_tokenizer
 from dualmask.reporting.doubts import find_doubts
 from dualmask.reporting.entries import entries
 from dualmask.reporting.reported import load_reported
 from dualmask.results import AttackResult, read_results
+from dualmask.windows import Windows
 
 LONG = "fine " * 60
 TEXTS = f"text,label\ngood film,good\n{LONG}awful,bad\n{LONG},good\n"
@@ -31,7 +34,8 @@ TEXTS = f"text,label\ngood film,good\n{LONG}awful,bad\n{LONG},good\n"
 def model(tiny: Callable[[str], Path], data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained") / "model"
     long = Dataset("toy", data.labels, [*data.train, Example(LONG, 1)], data.validation, data.test)
-    train(long, encoder=tiny("bert"), training={"epochs": 1, "max_length": 16}, out=folder, progress=False)
+    train(long, encoder=tiny("bert"), defence="ddm", training={"epochs": 1, "max_length": 16}, out=folder,
+          progress=False)
     return folder
 
 
@@ -56,7 +60,7 @@ def test_training_counts_texts_that_it_cuts_and_windows_are_not_used_in_it(
     plain = DefendedClassifier.load(model, device="cpu")
     assert plain.facts["cut_texts"] == 1 and plain.windows is None
     long = Dataset("toy", data.labels, [*data.train, Example(LONG, 1)], data.validation, data.test)
-    read = train(long, encoder=tiny("bert"), training={"epochs": 1, "max_length": 16}, progress=False,
+    read = train(long, encoder=tiny("bert"), defence="ddm", training={"epochs": 1, "max_length": 16}, progress=False,
                  windows="any:bad,most=9", out=tmp_path / "model")
     assert read.facts["cut_texts"] == 1
     assert DefendedClassifier.load(tmp_path / "model", device="cpu").windows == read.windows
@@ -79,8 +83,8 @@ def test_texts_that_masks_leave_no_room_for_count_as_cut_in_training(
 
 def test_the_train_command_tells_of_cut_texts(tiny: Callable[[str], Path], table: Path, tmp_path: Path) -> None:
     table.write_text(TEXTS + "good plot,good\nbad plot,bad\n" * 10)
-    result = run("train", table, "--encoder", tiny("bert"), "--epochs", 1, "--max-length", 16, "--out",
-                 tmp_path / "model", "--windows", "mean", "--quiet")
+    result = run("train", table, "--encoder", tiny("bert"), "--defence", "ddm", "--epochs", 1, "--max-length", 16,
+                 "--out", tmp_path / "model", "--windows", "mean", "--quiet")
     assert result.exit_code == 0, result.output
     assert "note: 2 of 23 training texts were cut: 10 of their tokens fit into the 16 of --max-length" in told(result)
     assert json.loads((tmp_path / "model" / "dualmask.json").read_text())["windows"]["rule"] == "mean"
@@ -173,6 +177,9 @@ def test_reports_tell_of_cut_texts_and_say_nothing_of_records_of_before(model: P
         "ddm (toy, tiny): 1 of 3 (33 %) texts is longer than the 16 tokens that the classifier reads; what lies "
         "behind is not read, neither by the classifier nor under attack."]
     lines = [json.loads(line) for line in path.read_text().splitlines()]
+    in_windows = [{**lines[0], "windows": Windows(most=3, length=8).as_dict()}, *lines[1:]]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in in_windows))
+    assert "longer than the 3 windows of 8 tokens" in notes()[0]
     before = [{name: value for name, value in line.items() if name not in ("cut", "cut_after")} for line in lines]
     path.write_text("".join(f"{json.dumps(line)}\n" for line in before))
     assert notes() == []
@@ -197,8 +204,34 @@ def test_what_is_true_of_a_text_read_at_once_is_refused(model: Path) -> None:
 def test_the_certify_command_certifies_with_windows_off(
     tiny: Callable[[str], Path], data: Dataset, table: Path, tmp_path: Path,
 ) -> None:
-    train(data, encoder=tiny("bert"), training={"epochs": 1, "max_length": 16}, windows="mean", progress=False,
-          out=tmp_path / "model")
+    train(data, encoder=tiny("bert"), defence="ddm", training={"epochs": 1, "max_length": 16}, windows="mean",
+          progress=False, out=tmp_path / "model")
     refused = run("certify", tmp_path / "model", table, "--quiet")
     assert isinstance(refused.exception, OptionError) and "--windows none" in str(refused.exception)
     assert run("certify", tmp_path / "model", table, "--quiet", "--windows", "none").exit_code == 0
+    under_votes = run("certify", tmp_path / "model", table, "--quiet", "--under", "ranmask", "--windows", "mean")
+    assert isinstance(under_votes.exception, OptionError) and "nothing can be certified" not in told(under_votes)
+
+
+@pytest.mark.parametrize("out", [True, False])
+def test_the_predict_command_tells_what_helps_pairs(model: Path, tmp_path: Path, out: bool) -> None:
+    path, where = tmp_path / "pairs.csv", ["--out", tmp_path / "out.csv"] if out else []
+    path.write_text(f"one,two\n{LONG},{LONG}\n")
+    shown = told(run("predict", model, "--file", path, "--text-column", "one", "--pair-column", "two", "--windows",
+                     "mean,most=900", *where))
+    assert "where the shorter text of a pair takes more than half of a window, a small length=TOKENS" in shown
+
+
+def test_transformers_does_not_warn_of_long_texts_beside_us(tiny: Callable[[str], Path]) -> None:
+    tokenizer, told = load_tokenizer(tiny("bert")), list[str]()
+    tokenizer.model_max_length = 8
+    logger = logging.getLogger("transformers.tokenization_utils_base")
+    logger.addFilter(watch := lambda record: bool(told.append(record.getMessage())))
+    try:
+        assert len(tokenizer(LONG)["input_ids"]) > 8
+        del tokenizer.deprecation_warnings["sequence-length-is-longer-than-the-specified-maximum"]
+        assert not told
+        tokenizer(LONG)
+        assert "Token indices sequence length" in told[0], "it would have been seen"
+    finally:
+        logger.removeFilter(watch)

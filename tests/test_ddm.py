@@ -95,7 +95,8 @@ def test_training_sees_nothing_but_masked_texts(tiny: Callable[[str], Path], dat
 
     hook = torch.nn.modules.module.register_module_forward_pre_hook(record)
     try:
-        train(data, encoder=tiny("bert"), preset="paper", training={"epochs": 1, "max_length": 40}, progress=False)
+        train(data, encoder=tiny("bert"), defence="ddm", preset="paper", training={"epochs": 1, "max_length": 40},
+              progress=False)
     finally:
         hook.remove()
     expected = []

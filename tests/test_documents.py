@@ -36,6 +36,7 @@ from dualmask.reporting.report import Report
 from dualmask.resources import RESOURCES
 from dualmask.text.examples import Dataset
 from dualmask.training import train
+from dualmask.windows import Windows
 
 ROOT = Path(__file__).parents[1]
 SOURCE = Path(dualmask.__file__).parent
@@ -909,3 +910,26 @@ def test_records_are_json_lines() -> None:
     for path in (ROOT / "results").glob("*.jsonl"):
         for line in path.read_text(encoding="utf-8").split("\n"):
             assert not line or isinstance(json.loads(line), dict)
+
+
+def test_what_padding_does_to_windows_is_what_was_recorded() -> None:
+    lines = (ROOT / "results" / "padding.jsonl").read_text(encoding="utf-8").splitlines()
+    records = [json.loads(line) for line in lines]
+    page = section((ROOT / "docs" / "long_texts.md").read_text(encoding="utf-8"), "What windows do not give")
+    assert rows(page) == [
+        [str(one["length"]), f"{one['evaded']} of {one['trials']}", *map(str, (one["clean"], *one["recalls"].values()))]
+        for one in records]
+    assert {(one["rule"], one["encoder"], one["max_length"], one["texts"], one["cut"]) for one in records} == {
+        ("any:rotten", "minilm", 64, 200, 0)}
+    assert "200 clean texts" in page and "`minilm` of 64 tokens under `any:rotten`" in page
+
+
+def test_how_much_windows_read_is_what_they_read() -> None:
+    """The first one reads its room, and each other one three quarters of it more."""
+    told = " ".join((ROOT / "docs" / "long_texts.md").read_text(encoding="utf-8").split())
+    most, read = Windows().most, []
+    for length in (128, 16):
+        room = length - 2
+        read.append(room + (most - 1) * (room - int(Windows().overlap * room)))
+    assert f"so that {most} windows of 128 tokens read about {round(read[0], -2):,} tokens" in told
+    assert f"and of 16 tokens about {round(read[1], -1)}" in told

@@ -275,6 +275,8 @@ def test_labels_are_matched_by_name_by_number_or_as_told() -> None:
     numbered = match_labels(["0", "1"], ["NEGATIVE", "POSITIVE"])
     assert numbered.classes == (0, 1) and "0 is NEGATIVE, 1 is POSITIVE" in numbered.note
     assert match_labels(["ham", "spam"], ["LABEL_0", "LABEL_1"], ["ham", "spam"]).classes == (0, 1)
+    with pytest.raises(OptionError, match="has 'ham' more than once"):
+        match_labels(["ham"], ["LABEL_0", "LABEL_1"], ["ham", "ham"])
     with pytest.raises(DataError, match=r"ham, spam\) are not those of the model \(LABEL_0, LABEL_1\).*--labels ham"):
         match_labels(["ham", "spam"], ["LABEL_0", "LABEL_1"])
     with pytest.raises(DataError, match="label 'egg', which is not among --labels ham,spam"):

@@ -41,7 +41,7 @@ from dualmask.training import train
 def model(tiny: Callable[[str], Path], data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("model") / "saved"
     settings = {"epochs": 2, "learning_rate": 1e-2, "max_length": 48, "patience": 0}
-    train(data, encoder=tiny("bert"), training=settings, out=folder, progress=False)
+    train(data, encoder=tiny("bert"), defence="ddm", training=settings, out=folder, progress=False)
     return folder
 
 

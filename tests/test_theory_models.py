@@ -193,7 +193,7 @@ def given(records: Sequence[AttackResult], name: str = "stand-in") -> Found:
 @pytest.fixture(scope="module")
 def trained(tiny: Callable[[str], Path], data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("theory") / "model"
-    train(data, encoder=tiny("bert"), out=folder, progress=False, training={
+    train(data, encoder=tiny("bert"), defence="ddm", out=folder, progress=False, training={
         "epochs": 30, "max_length": 40, "learning_rate": 3e-3, "batch_size": 16, "patience": 0, "seed": 3})
     return folder
 

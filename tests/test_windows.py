@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long texts: those that are cut are told, and windows read them by a rule; padding evades the one, not the other."""
+"""Long texts: those that are cut are told, and windows read them by a rule; what that does against padding, or not."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ LONG = "the movie was a rare plot, and the actor was very good! " * 6
 
 
 class Alarmed(Defence):
-    """Stands for a network that has learned one word: "awful" makes a text bad, and nothing else does."""
+    """Stands for a network that has learned one word: "awful" makes a text bad, and nothing dilutes that."""
 
     def answer(self, network: Network, batch: Batch, embeddings: Tensor | None = None) -> Tensor:
         awful = (batch.input_ids == self.awful).any(dim=1).float()
@@ -39,6 +39,15 @@ class Alarmed(Defence):
     ) -> Batch:
         self.awful = encode(["awful"]).input_ids[0, 1]
         return super().inference_view(texts, numbers, encode, device)
+
+
+class Diluted(Alarmed):
+    """Stands for a network that padding dilutes: a text is bad if a quarter of its tokens are "awful"."""
+
+    def answer(self, network: Network, batch: Batch, embeddings: Tensor | None = None) -> Tensor:
+        share = (batch.input_ids == self.awful).sum(dim=1) / batch.lengths.clamp(min=1)
+        bad = (share >= 0.25).float()
+        return torch.stack([6 * bad - 3, 3 - 6 * bad], dim=1)
 
 
 class Watchful(Alarmed):
@@ -71,7 +80,8 @@ def alarmed(tiny: Callable[[str], Path]) -> DefendedClassifier:
 # Padding
 
 
-def test_padding_evades_who_cuts_and_the_mean_but_not_any_label(alarmed: DefendedClassifier) -> None:
+def test_nothing_hides_behind_the_cut_under_any_label_alone(alarmed: DefendedClassifier) -> None:
+    """Of a network that a word alarms whatever stands beside it."""
     clean, insult = PADDING, f"{PADDING} awful"
     cut = alarmed.predict(["awful", clean, insult])
     assert cut.labels == ["bad", "good", "good"]
@@ -83,6 +93,26 @@ def test_padding_evades_who_cuts_and_the_mean_but_not_any_label(alarmed: Defende
         assert found.labels == ["bad", "good", label], rule
         assert found.cut is not None and not found.cut.any()
     assert torch.equal(found.probabilities[0], found.probabilities[2])  # of the window that decides, padding or not
+
+
+def test_padding_dilutes_inside_windows_unless_these_are_short(tiny: Callable[[str], Path]) -> None:
+    """Also of a text that fits: short windows read it in parts."""
+    classifier = classifier_of(tiny, Diluted(), windows="any:bad")
+    texts = ["awful", "fine fine fine fine awful fine fine fine fine", f"{PADDING} awful {PADDING}"]
+    assert classifier.predict(texts).labels == ["bad", "good", "good"]
+    classifier.windows = Windows("any:bad", length=5)  # three tokens of text and two special ones
+    found = classifier.predict([*texts, "fine fine fine", "fine fine fine fine"])
+    assert found.labels == ["bad", "bad", "bad", "good", "good"]
+    assert found.passes is not None and found.passes.tolist() == [1, 3, 41, 1, 2]
+    assert found.cut is not None and not found.cut.any()
+    with pytest.raises(OptionError, match="17 tokens a window, and the model reads 16"):
+        classifier.windows = Windows("any:bad", length=17)
+
+
+def test_a_window_that_answers_the_label_goes_before_one_where_it_is_only_likelier() -> None:
+    rows, labels = torch.tensor([[0.40, 0.45, 0.15], [0.35, 0.33, 0.32], [0.36, 0.32, 0.32]]).log(), ("spam", "x", "y")
+    assert torch.equal(Windows("any:spam").together(rows, labels), rows[2])
+    assert torch.equal(Windows("any:y").together(rows[:2], labels), rows[1])  # none answers it
 
 
 def test_the_mean_is_that_of_probabilities_and_the_surest_window_decides(alarmed: DefendedClassifier) -> None:
@@ -204,6 +234,25 @@ def test_without_overlap_the_tokens_are_those_of_the_text(tiny: Callable[[str], 
     assert parts and found == tokens(text)[:len(found)]
 
 
+@pytest.mark.parametrize("overlap", [0.0, 0.25, 0.5])
+def test_pieces_of_a_word_that_have_more_tokens_by_themselves_are_shrunk(overlap: float) -> None:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    vocabulary = ["[PAD]", "[UNK]", "[MASK]", "a", "##bc", "b", "##c", "fine"]
+    core = Tokenizer(models.WordPiece({word: place for place, word in enumerate(vocabulary)}, unk_token="[UNK]"))
+    core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()  # type: ignore[assignment]
+    encode = Encode(PreTrainedTokenizerFast(
+        tokenizer_object=core, pad_token="[PAD]", unk_token="[UNK]", mask_token="[MASK]"), max_length=8)
+    word = "a" + "bc" * 45
+    for text in (word, f"fine {word} fine"):
+        found = stretched([text], encode, Limits(8, overlap, 100))[0]
+        assert not encode([part.text for part in found.parts]).cut.any()  # type: ignore[union-attr]
+        read = {place + part.shifts[0] for part in found.parts for place in range(len(part.text))}
+        assert found.whole and all(place in read or text[place] == " " for place in range(len(text)))
+        assert len(found.parts) <= 45 // (7 - int(8 * overlap)) + 3  # as few as eight with 7 tokens of the text each
+
+
 def test_neighbours_share_words_and_the_last_stretch_is_as_long_as_others(alarmed: DefendedClassifier) -> None:
     text = " ".join(["a", "the", "plot", "movie", "x"] * 6)  # 30 words of a token each
     found = stretched([text], alarmed.encode, Limits(14, 0.5, 64))[0].parts
@@ -220,6 +269,10 @@ def test_of_a_pair_the_longer_text_is_cut_and_the_other_kept(alarmed: DefendedCl
         assert all(part.text[1 - longer] == "a plot" for part in parts)
         assert all(LONG[part.shifts[longer]:].startswith(part.text[longer]) for part in parts)
         assert not alarmed.encode([part.text for part in parts]).cut.any()  # type: ignore[union-attr]
+    half = [("the plot was very very bad a", LONG)]  # seven tokens of thirteen
+    for windows, cut in (("mean", True), ("mean,length=15", False)):
+        alarmed.windows = windows  # type: ignore[assignment]
+        assert alarmed.predict(half).cut.tolist() == [cut]  # type: ignore[union-attr]
     both = stretched([(LONG, f"{LONG} {LONG}")], alarmed.encode, Limits(room, 0.25, 64))[0].parts
     assert alarmed.encode([both[0].text]).cut.tolist() == [True]  # type: ignore[union-attr]
     alarmed.windows = "any:bad"  # type: ignore[assignment]
@@ -301,6 +354,11 @@ def test_windows_are_saved_and_folders_without_them_are_as_before(tiny: Callable
     assert DefendedClassifier.load(tmp_path / "plain", device="cpu").windows is None
     other = DefendedClassifier.load(tmp_path / "plain", device="cpu", windows="surest,most=3")
     assert other.windows == Windows("surest", most=3)
+    assert "length" not in other.windows.as_dict()  # as records and models of before have it
+    other.windows = Windows("surest", length=8)
+    other.save(tmp_path / "short")
+    assert DefendedClassifier.load(tmp_path / "short", device="cpu").windows == Windows("surest", length=8)
+    assert "Inputs longer than 8 tokens" in (tmp_path / "short" / "README.md").read_text()
 
 
 def test_a_copy_and_the_bare_network_read_as_the_classifier_does(alarmed: DefendedClassifier) -> None:
@@ -315,7 +373,8 @@ def test_a_copy_and_the_bare_network_read_as_the_classifier_does(alarmed: Defend
 
 @pytest.mark.parametrize(("given", "expected"), [
     ("none", None), ("mean", Windows()), ("any:a, b,most=3", Windows("any:a, b", most=3)),
-    (" any:x , most = 9, overlap=0.5 ", Windows("any:x", 0.5, 9)), (Windows("surest"), Windows("surest")),
+    (" any:x , most = 9, overlap=0.5 ", Windows("any:x", 0.5, 9)),
+    ("any:x,length=32", Windows("any:x", length=32)), (Windows("surest"), Windows("surest")),
     ("any:overlap", Windows("any:overlap"))])
 def test_windows_are_read_as_they_are_typed(given: Windows | str, expected: Windows | None) -> None:
     assert read_windows(given) == expected
@@ -323,7 +382,9 @@ def test_windows_are_read_as_they_are_typed(given: Windows | str, expected: Wind
 
 @pytest.mark.parametrize(("given", "told"), [
     ("median", "expected 'mean', 'surest' or 'any:LABEL'"), ("any:", "expected 'mean'"), ("any", "expected 'mean'"),
-    ("mean,most=0", "most"), ("mean,most=2.5", "expected a rule"), ("mean,overlap=1", "share of a window"),
+    ("mean,most=0", "most"), ("mean,most=2.5", "expected a rule"),
+    ("mean,length=3", "length is 3; expected"), ("mean,length=long", "length=TOKENS"),
+    ("mean,overlap=1", "share of a window"),
     ("mean,overlap=nan", "share of a window"), ("mean,size=3", "expected 'mean'"), ("", "expected 'mean'")])
 def test_wrong_windows_are_refused_with_what_was_expected(given: str, told: str) -> None:
     with pytest.raises(OptionError, match=told):
@@ -342,6 +403,10 @@ def test_what_is_told_of_cut_texts() -> None:
     assert told_of_cut(1, 5, 128) == ("1 of 5 texts is longer than the 128 tokens that the classifier reads; what lies "
                                       "behind is not read (--windows reads long texts in parts).")
     assert "the 64 windows of 128 tokens" in told_of_cut(2, 5, 128, Windows())
+    short = Windows(length=32)
+    assert "the 64 windows of 32 tokens" in told_of_cut(2, 5, 128, short)
+    assert "shorter text" not in told_of_cut(2, 5, 128, short)
+    assert "the shorter text of a pair takes more than half" in told_of_cut(2, 5, 128, short, pairs=True)
 
 
 # Counting what is cut

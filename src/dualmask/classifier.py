@@ -92,6 +92,7 @@ class DefendedClassifier:
         windows = read_windows(given)
         if windows is not None:
             windows.check_labels(self.labels)
+            windows.check_length(self.encode.max_length)
         self._windows = windows
 
     @property

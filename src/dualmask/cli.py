@@ -201,11 +201,11 @@ def attack(
     from dualmask.cli_attack import Request, run
     from dualmask.options import parse_assignments
     from dualmask.text.columns import Columns
+    from dualmask.text.label_matching import read_label_names
 
     run(Request(
         victim=model, data=data, attack=attack, mode=mode.value if mode else None, source=source, preset=preset,
-        options=parse_assignments(option or []), samples=samples, seed=seed,
-        labels=tuple(name.strip() for name in (labels or "").split(",") if name.strip()),
+        options=parse_assignments(option or []), samples=samples, seed=seed, labels=read_label_names(labels),
         measure="minilm" if measure else None, columns=Columns(text_column, label_column, pair_column), out=out,
         encoding=encoding, empty=empty.value, show=show, sequential=sequential, defended=not undefended,
         resume=resume, overwrite=overwrite, progress=not quiet, windows=windows))

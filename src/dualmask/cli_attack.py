@@ -24,6 +24,7 @@ from dualmask.system_errors import told_reason
 from dualmask.text.character_sets import UTF8
 from dualmask.text.columns import FIND, Columns
 from dualmask.text.input_choices import Empty, InputChoices, learned_columns
+from dualmask.text.label_matching import check_label_count
 
 if TYPE_CHECKING:
     from dualmask.attacks.base import Attack
@@ -309,9 +310,8 @@ def find_victim(request: Request) -> tuple[object, tuple[str, ...]]:
     else:
         classifier = DefendedClassifier.load(request.victim, windows=request.windows or "saved")
         victim, names = classifier if request.defended else classifier.undefended(), classifier.labels
-    if request.labels and len(request.labels) != len(names):
-        raise OptionError(f"--labels {','.join(request.labels)} names {len(request.labels)} classes, but the model has "
-                          f"{len(names)}: {','.join(names)}. Name each, in this order.")
+    if request.labels:
+        check_label_count(request.labels, names)
     return victim, request.labels or names
 
 

@@ -25,6 +25,7 @@ from dualmask.errors import DataError, OptionError
 from dualmask.output_lock import check_ordinary, output_lock
 from dualmask.text.columns import Columns
 from dualmask.text.input_choices import Empty, InputChoices, is_empty, learned_columns
+from dualmask.text.label_matching import check_label_count, read_label_names
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -64,6 +65,9 @@ class Labelled(Protocol):
 
     @property
     def columns(self) -> Columns: ...
+
+    @property
+    def labels(self) -> tuple[str, ...]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +120,7 @@ def certify(
     check_places(out, data)
     check_places(html, data, out)
     run(Request(model=model, data=data, under=under, preset=preset, options=parse_assignments(option or []),
-                labels=tuple(name.strip() for name in (labels or "").split(",") if name.strip()),
+                labels=read_label_names(labels),
                 columns=Columns(text_column, label_column, pair_column), encoding=encoding, empty=empty.value,
                 out=out, html=html, resume=resume, overwrite=overwrite, progress=not quiet, given=given_ones(context),
                 windows=windows),
@@ -158,13 +162,12 @@ def certified(request: Request, options: "CertifyingOptions") -> "Certified":
     from rich.text import Text
 
     from dualmask.display import show_note
-    from dualmask.evaluation.certification import certify, provable
+    from dualmask.evaluation.certification import certify, check_read_at_once, provable
 
     classifier = find_classifier(request)
+    check_read_at_once(classifier)
     names = request.labels or classifier.labels
-    if len(names) != len(classifier.labels):
-        raise OptionError(f"--labels names {len(names)} classes, and the model has {len(classifier.labels)}: "
-                          f"{','.join(classifier.labels)}. Name each, in this order.")
+    check_label_count(names, classifier.labels)
     check_effects(classifier, request.given)
     examples = find_examples(request, names, InputChoices(
         columns=request.columns, learned=learned_columns(classifier.facts), encoding=request.encoding,
@@ -188,7 +191,12 @@ def find_examples(
     except DataError as error:
         if "unknown label" not in str(error):
             raise
-        problem = str(error).partition(" Correct the label")[0].replace("of the training data", "of the model")
+        problem = str(error).partition(" Correct the label")[0]
+        if request.labels:
+            problem = problem.replace("the labels of the training data are", "the names of the classes by --labels are")
+            raise DataError(f"{problem} Correct the label, or say in --labels what the data call each class, in the "
+                            "model's order.") from None
+        problem = problem.replace("of the training data", "of the model")
         raise DataError(f"{problem} If the data name the classes otherwise, say so with --labels, e.g. "
                         f"--labels {','.join(map(str, range(len(labels))))} for {', '.join(labels)}.") from None
 

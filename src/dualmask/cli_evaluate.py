@@ -25,6 +25,7 @@ from dualmask.errors import OptionError
 from dualmask.output_lock import output_lock
 from dualmask.text.columns import FIND, Columns
 from dualmask.text.input_choices import Empty, InputChoices, learned_columns
+from dualmask.text.label_matching import check_label_count, read_label_names
 
 if TYPE_CHECKING:
     from dualmask.classifier import DefendedClassifier
@@ -77,7 +78,7 @@ def evaluate(
     """Measure a classifier on labelled texts: accuracy, each class by itself, and which ones it confuses."""
     run(Request(
         model=model, data=data, columns=Columns(text_column, label_column, pair_column),
-        labels=tuple(name.strip() for name in (labels or "").split(",") if name.strip()), samples=samples, seed=seed,
+        labels=read_label_names(labels), samples=samples, seed=seed,
         max_length=max_length, batch_size=batch_size, out=out, as_json=as_json, overwrite=overwrite,
         encoding=encoding, empty=empty.value, windows=windows, progress=not quiet))
 
@@ -109,9 +110,7 @@ def evaluate_and_show(request: Request) -> None:
     if request.windows is not None:
         classifier.windows = read_windows(request.windows)
     names = request.labels or classifier.labels
-    if len(names) != len(classifier.labels):
-        raise OptionError(f"--labels {','.join(request.labels)} names {len(names)} classes, but the model has "
-                          f"{len(classifier.labels)}: {','.join(classifier.labels)}. Name each, in this order.")
+    check_label_count(names, classifier.labels)
     examples = find_examples(request, names, InputChoices(
         columns=request.columns, learned=learned_columns(classifier.facts), encoding=request.encoding,
         empty=request.empty, tell=show_note))
@@ -127,7 +126,8 @@ def evaluate_and_show(request: Request) -> None:
     console.print(Text(setting(request, classifier, len(examples), scores)))
     show_clean_scores(console, scores)
     if scores.cut:
-        show_note(told_of_cut(scores.cut, scores.texts, classifier.encode.max_length, classifier.windows))
+        show_note(told_of_cut(scores.cut, scores.texts, classifier.encode.max_length, classifier.windows,
+                              pairs=not isinstance(chosen[0].text, str)))
     if request.out is not None:
         console.print(Text(f"written to {request.out}", "dim"), soft_wrap=True)
 
@@ -150,12 +150,15 @@ def described(request: Request, classifier: "DefendedClassifier", scores: "Clean
     """The scores and what they are about; without it they can't be quoted."""
     from dualmask import __version__
 
-    return {"model": request.model, "data": request.data, "samples": request.samples, "seed": request.seed,
-            "max_length": classifier.encode.max_length, "dualmask": __version__, **scores.as_dict()}
+    return {"model": request.model, "data": request.data, "labels": list(request.labels or classifier.labels),
+            "samples": request.samples, "seed": request.seed, "max_length": classifier.encode.max_length,
+            "windows": None if classifier.windows is None else classifier.windows.as_dict(),
+            "dualmask": __version__, **scores.as_dict()}
 
 
 def setting(request: Request, classifier: "DefendedClassifier", every: int, scores: "CleanScores") -> str:
     who = "no defence" if scores.defence == "plain" else f"the defence {scores.defence}"
-    length = f"{classifier.encode.max_length} tokens"
-    read = f"each cut at {length}" if classifier.windows is None else f"read in windows of {length}"
+    length, windows = classifier.encode.max_length, classifier.windows
+    read = f"each cut at {length} tokens" if windows is None else (
+        f"read in windows of {windows.length or length} tokens ({windows.rule})")
     return f"{request.model}, {who}, on {scores.texts:,} of {every:,} texts of {request.data}, {read}"

@@ -74,8 +74,9 @@ def harden(
     from dualmask.hardening_display import HardeningProgress, show_hardened
     from dualmask.options import parse_assignments
     from dualmask.text.columns import Columns
+    from dualmask.text.label_matching import read_label_names
 
-    names = tuple(name.strip() for name in (labels or "").split(",") if name.strip())
+    names = read_label_names(labels)
     with HardeningProgress(Console(stderr=True), shown=not quiet) as progress:
         done = harden_classifier(
             model, data, defence=defence, preset=preset, options=parse_assignments(option or []), labels=names,

@@ -59,5 +59,6 @@ LongTexts = Annotated[str | None, typer.Option(
     "--windows", metavar="RULE", rich_help_panel=INPUT,
     help="Read texts that are longer than the model reads in overlapping windows. mean: the mean of their "
     "probabilities (padding dilutes it). surest: the surest window decides. With any:LABEL the window most like LABEL "
-    "decides, for filters (padding can't evade it). none: cut long texts. Behind it, by commas: overlap=SHARE (0.25), "
-    "most=NUMBER of windows (64). As the model was saved unless given.")]
+    "decides, for filters: nothing hides behind the cut, but padding dilutes inside windows, the less the shorter they "
+    "are. none: cut long texts. Behind it, by commas: overlap=SHARE (0.25), most=NUMBER of windows (64), "
+    "length=TOKENS of a window (as many as the model reads). As the model was saved unless given.")]

@@ -97,7 +97,8 @@ def answer_all(request: Request) -> None:
         show_summary(Console(), summary)
         note_empty(summary.empty, summary.rows, skipped=summary.skipped > 0)
         note_formulas(summary.formulas)
-        note_cut(classifier, summary.cut, summary.rows - summary.resumed)
+        note_cut(classifier, summary.cut, summary.rows - summary.resumed,
+                 pairs=bool(choices.columns.pair or learned_columns(classifier.facts).pair))
         return
     request = replace(request, choices=replace(
         request.choices, learned=learned_columns(classifier.facts), tell=show_note))
@@ -191,10 +192,12 @@ class Counts:
     empty: int = 0
     formulas: int = 0
     cut: int = 0
+    pairs: bool = False
 
     def add(self, items: list[Item], answers: "Predictions") -> None:
         self.cut += cut_count(answers)
         self.rows += len(items)
+        self.pairs = self.pairs or any(not isinstance(item.text, str) for item in items)
         self.empty += sum(is_empty(item.text) for item in items)
         self.formulas += sum(is_formula(value) for item in items for value in item.values.values())
 
@@ -219,7 +222,7 @@ def write(classifier: "DefendedClassifier", request: Request, given: Input, stre
         stream.flush()
         counts.add(items, answers)
     note_empty(counts.empty, counts.rows, skipped=skip)
-    note_cut(classifier, counts.cut, counts.rows)
+    note_cut(classifier, counts.cut, counts.rows, pairs=counts.pairs)
     note_formulas(0 if request.safe_csv or layout.format == "jsonl" else counts.formulas)
 
 
@@ -238,7 +241,7 @@ def show(classifier: "DefendedClassifier", request: Request, given: Input) -> No
     if request.explain:
         legend(console, classifier, defended=request.defended)
     note_empty(counts.empty, counts.rows, skipped=skip)
-    note_cut(classifier, counts.cut, counts.rows)
+    note_cut(classifier, counts.cut, counts.rows, pairs=counts.pairs)
 
 
 def note_formulas(count: int) -> None:
@@ -249,12 +252,12 @@ def note_formulas(count: int) -> None:
              "opening; --safe-csv puts ' before it.")
 
 
-def note_cut(classifier: "DefendedClassifier", cut: int, rows: int) -> None:
+def note_cut(classifier: "DefendedClassifier", cut: int, rows: int, *, pairs: bool = False) -> None:
     """What stands behind the cut may be what the text is about, or what somebody wants to hide."""
     if cut:
         from dualmask.windows import told_of_cut
 
-        told = told_of_cut(cut, rows, classifier.encode.max_length, classifier.windows)
+        told = told_of_cut(cut, rows, classifier.encode.max_length, classifier.windows, pairs=pairs)
         Console(stderr=True).print(f"note: {told}", style="yellow", highlight=False, soft_wrap=True, markup=False)
 
 

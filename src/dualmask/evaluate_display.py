@@ -4,10 +4,12 @@
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dualmask.fitted_tables import FittedTable
 from dualmask.text.differences import SHOWN
 
 if TYPE_CHECKING:
@@ -52,16 +54,18 @@ def figure_table(scores: "CleanScores") -> Table:
     return table
 
 
-def class_table(found: "Confusion") -> Table:
+def class_table(found: "Confusion") -> FittedTable:
     """Texts, precision, recall and F1 of each class; a dash where a share would be of nothing."""
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("class", no_wrap=True, overflow="ellipsis", max_width=LONGEST_NAME)
-    for name in ("texts", "answered", "precision", "recall", "F1"):
-        table.add_column(name, justify="right", no_wrap=True)
+    rows = []
     for score in found.classes:
         shares = ("-" if share is None else f"{share:.1%}" for share in (score.precision, score.recall, score.f1))
-        table.add_row(Text(score.label.translate(SHOWN)), f"{score.texts:,}", f"{score.answered:,}", *shares)
-    return table
+        name = score.label.translate(SHOWN)
+        rows.append([shortened(name), f"{score.texts:,}", f"{score.answered:,}", *shares])
+    return FittedTable(head=("class", "texts", "answered", "precision", "recall", "F1"), rows=rows, right=True)
+
+
+def shortened(name: str) -> str:
+    return name if cell_len(name) <= LONGEST_NAME else f"{set_cell_size(name, LONGEST_NAME - 1).rstrip()}…"
 
 
 def show_confusion(console: Console, found: "Confusion") -> None:

@@ -16,6 +16,7 @@ from dualmask.evaluation.statistics import wilson
 from dualmask.hardening import AttackEffect, Hardened, HardeningWatch
 from dualmask.results import HELD
 from dualmask.text.differences import SHOWN
+from dualmask.text.input_choices import learned_columns
 from dualmask.windows import told_of_cut
 
 if TYPE_CHECKING:
@@ -113,8 +114,10 @@ def price_lines(done: Hardened) -> Iterator[str]:
     yield (f"Price: {points:+.1f} points on clean texts, and an answer takes {clean.slowdown:.1f} times as long; no "
            "training.")
     if clean.cut:
-        encode, windows = done.classifier.encode, done.classifier.windows
-        yield f"Note: {told_of_cut(clean.cut, clean.texts, encode.max_length, windows)}"
+        asked = done.classifier
+        told = told_of_cut(clean.cut, clean.texts, asked.encode.max_length, asked.windows,
+                           pairs=learned_columns(asked.facts).pair is not None)
+        yield f"Note: {told}"
 
 
 def limit_lines(done: Hardened) -> Iterator[str]:

@@ -30,8 +30,12 @@ Ask = Callable[[Sequence[Text]], Asked]
 
 
 def in_windows(texts: Sequence[Text], encode: Encode, defence: Defence, windows: Windows) -> list[Stretched]:
-    """Each text as the windows that the defence's views have room for; one that fits is its only window."""
-    room = max(1, defence.room(encode, encode.special_tokens(texts)))
+    """Each text as windows, as long as they are to be and as the defence's views have room for.
+
+    A text that fits is its only window.
+    """
+    specials = encode.special_tokens(texts)
+    room = max(1, min(defence.room(encode, specials), (windows.length or encode.max_length) - specials))
     return stretched(texts, encode, Limits(room, windows.overlap, windows.most, defence.reads_words))
 
 

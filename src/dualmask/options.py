@@ -164,6 +164,9 @@ def named_weights(told: str) -> dict[str, float]:
         if not equals or not name.strip() or not 0 < weight < math.inf:
             raise OptionError(f"class_weights is '{told}'; expected none, balanced, or names of classes with numbers "
                               "above 0, such as ham=1,spam=5.")
+        if name.strip() in found:
+            raise OptionError(f"class_weights is '{told}', which gives the class '{name.strip()}' two weights; give "
+                              "each class one.")
         found[name.strip()] = weight
     return found
 

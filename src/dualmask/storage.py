@@ -263,8 +263,8 @@ def told_of_length(classifier: DefendedClassifier) -> str:
     length, windows = classifier.encode.max_length, classifier.windows
     if windows is None:
         return f"Inputs are cut at {length} tokens."
-    return (f"Inputs longer than {length} tokens are read in at most {windows.most} overlapping windows (rule: "
-            f"{windows.rule}); plain transformers cuts them.")
+    return (f"Inputs longer than {windows.length or length} tokens are read in at most {windows.most} overlapping "
+            f"windows (rule: {windows.rule}); plain transformers cuts them.")
 
 
 def model_card(classifier: DefendedClassifier) -> str:

@@ -4,8 +4,8 @@
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from math import log
-from typing import TYPE_CHECKING
+from math import inf, log
+from typing import TYPE_CHECKING, Any
 
 from dualmask.errors import OptionError, did_you_mean
 from dualmask.options import check_least
@@ -17,7 +17,8 @@ ANY = "any:"
 VIEWS_ALONE = "it looks at the views behind an answer, and those of windows are not kept apart."
 RULES = "'mean', 'surest' or 'any:LABEL'"
 WIDEST = 0.9  # share of a window that the next one may repeat: with more of it a long text takes too many windows
-_SETTING = re.compile(r"(.*),\s*(overlap|most)\s*=\s*([^,=]*)", re.S)
+SHORTEST = 4  # tokens of a window: the special ones of a pair, and one of text
+_SETTING = re.compile(r"(.*),\s*(overlap|most|length)\s*=\s*([^,=]*)", re.S)
 
 
 @dataclass(frozen=True)
@@ -25,12 +26,14 @@ class Windows:
     """How a text that is longer than the classifier reads is read in windows, and what its answer is made of.
 
     mean: the mean of the windows' probabilities; padding dilutes it. surest: the window whose best class is the most
-    probable decides. any:LABEL: the window in which LABEL is the most probable decides; padding can't evade it.
+    probable decides. any:LABEL: of the windows that answer LABEL, or of all if none does, that in which it is the most
+    probable decides: nothing hides behind the cut, but padding dilutes inside each window, unless these are short.
     """
 
     rule: str = "mean"
     overlap: float = 0.25  # share of a window that the next one repeats, so that nothing is only seen cut in two
     most: int = 64  # windows of a text; what lies behind them is not read, and the text counts as cut
+    length: int | None = None  # tokens of a window, special ones included, as of max_length; none: as many as that
 
     def __post_init__(self) -> None:
         if not isinstance(self.rule, str) or not (self.rule in ("mean", "surest") or self.label):
@@ -40,7 +43,9 @@ class Windows:
             raise OptionError(f"overlap is {self.overlap!r}; expected a share of a window from 0 to {WIDEST}.")
         if type(self.most) is not int:
             raise OptionError(f"most is {self.most!r}; expected a whole number of windows, such as 64.")
-        check_least(most=(self.most, 1))
+        if self.length is not None and type(self.length) is not int:
+            raise OptionError(f"length is {self.length!r}; expected a whole number of tokens, such as 32.")
+        check_least(most=(self.most, 1), length=(self.length, SHORTEST))
 
     @property
     def label(self) -> str | None:
@@ -48,13 +53,20 @@ class Windows:
         return self.rule.removeprefix(ANY) if self.rule.startswith(ANY) else None
 
     def as_dict(self) -> dict[str, object]:
-        return asdict(self)
+        """The settings; a length that was not given is left out, as by versions that did not know it."""
+        return {name: value for name, value in asdict(self).items() if name != "length" or value is not None}
 
     def check_labels(self, labels: Sequence[str]) -> None:
         """Refuse a rule about a label that the classifier does not have."""
         if self.label is not None and self.label not in labels:
             raise OptionError(f"the rule '{self.rule}' is about a label that the model does not have"
                               f"{did_you_mean(self.label, labels)} Its labels are {', '.join(labels)}.")
+
+    def check_length(self, length: int) -> None:
+        """Refuse windows that are longer than what the classifier reads at once."""
+        if self.length is not None and self.length > length:
+            raise OptionError(f"length is {self.length:,} tokens a window, and the model reads {length:,}; give a "
+                              "smaller one, or leave it out for windows as long as the model reads.")
 
     def together(self, windows: "Tensor", labels: Sequence[str]) -> "Tensor":
         """One text's logits, (classes,), from those of its windows, (windows, classes).
@@ -64,14 +76,18 @@ class Windows:
         logs = windows.double().log_softmax(dim=1)
         if self.rule == "mean":
             return (logs.logsumexp(dim=0) - log(len(logs))).to(windows.dtype)
-        deciding = logs.amax(dim=1) if self.label is None else logs[:, labels.index(self.label)]
+        if self.label is None:
+            return windows[int(logs.amax(dim=1).argmax())]
+        wanted = labels.index(self.label)
+        answers = windows.argmax(dim=1) == wanted  # another class may be ahead where LABEL is the most probable
+        deciding = logs[:, wanted].where(answers | ~answers.any(), -inf)
         return windows[int(deciding.argmax())]
 
 
 def read_windows(given: "Windows | str | None") -> Windows | None:
     """Windows as a program or a command line gives them: 'none', or a rule with settings behind it.
 
-    Such as 'any:spam,overlap=0.5,most=128'.
+    Such as 'any:spam,overlap=0.5,most=128,length=32'.
     """
     if given is None or isinstance(given, Windows):
         return given
@@ -82,11 +98,12 @@ def read_windows(given: "Windows | str | None") -> Windows | None:
         found, settings[match[2]] = match[1].strip(), match[3].strip()
     windows = Windows(found)
     try:
-        return replace(windows, **{name: {"overlap": float, "most": int}[name](value)
-                                   for name, value in settings.items()})
+        numbers: dict[str, Any] = {name: {"overlap": float}.get(name, int)(value) for name, value in settings.items()}
+        return replace(windows, **numbers)
     except ValueError:
-        raise OptionError(f"windows are '{given}'; expected a rule ({RULES}) and perhaps overlap=SHARE and most=NUMBER "
-                          "behind it, with commas between, such as 'any:spam,overlap=0.5,most=128'.") from None
+        raise OptionError(f"windows are '{given}'; expected a rule ({RULES}) and perhaps overlap=SHARE, most=NUMBER "
+                          "and length=TOKENS behind it, with commas between, such as 'any:spam,most=128,length=32'."
+                          ) from None
 
 
 def refuse_windows(windows: Windows | None, what: str, why: str) -> None:
@@ -97,13 +114,21 @@ def refuse_windows(windows: Windows | None, what: str, why: str) -> None:
 
 
 def length_in_words(length: int, windows: Windows | None = None) -> str:
-    tokens = f"{length:,} tokens"
-    return f"the {tokens if windows is None else f'{windows.most:,} windows of {tokens}'} that the classifier reads"
+    """How much of a text is read; length: what the classifier reads at once."""
+    if windows is None:
+        return f"the {length:,} tokens that the classifier reads"
+    return f"the {windows.most:,} windows of {windows.length or length:,} tokens that the classifier reads"
 
 
-def told_of_cut(count: int, texts: int, length: int, windows: Windows | None = None) -> str:
-    """How many texts were not read to their end."""
-    remedy = "--windows reads long texts in parts" if windows is None else "most=NUMBER behind the rule allows more"
+def told_of_cut(count: int, texts: int, length: int, windows: Windows | None = None, *, pairs: bool = False) -> str:
+    """How many texts were not read to their end, and what helps; pairs: whether these texts are pairs."""
+    if windows is None:
+        remedy = "--windows reads long texts in parts"
+    elif pairs:
+        remedy = ("most=NUMBER behind the rule allows more; where the shorter text of a pair takes more than half of "
+                  "a window, a small length=TOKENS leaves it room, or else a model that reads more tokens")
+    else:
+        remedy = "most=NUMBER behind the rule allows more"
     verb = "is" if count == 1 else "are"
     return (f"{count:,} of {texts:,} texts {verb} longer than {length_in_words(length, windows)}; what lies behind is "
             f"not read ({remedy}).")

@@ -80,8 +80,7 @@ def certify(
     watch: called with each certificate. about: kept in the file's header.
     """
     options = options or CertifyingOptions()
-    refuse_windows(classifier.windows, "a certificate", "it is about the votes, or the masks, of one view of a text, "
-                   "and a change to a text that is read in windows moves all windows behind it.")
+    check_read_at_once(classifier)
     prover: Prover = prover_of(classifier)(classifier, options)
     texts = labelled(examples, classifier.labels, learned_columns(classifier.facts))
     check_classes(ClassifierVictim(classifier), texts)
@@ -92,6 +91,11 @@ def certify(
     done = {one.index for one in file.done} if file else set()
     found = kept(prover.certificates([pair for pair in chosen if pair[0] not in done]), file, watch)
     return Certified(file.header if file else header, found)
+
+
+def check_read_at_once(classifier: DefendedClassifier) -> None:
+    refuse_windows(classifier.windows, "a certificate", "it is about the votes, or the masks, of one view of a text, "
+                   "and a change to a text that is read in windows moves all windows behind it.")
 
 
 def under(

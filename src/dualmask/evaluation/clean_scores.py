@@ -48,8 +48,12 @@ class CleanScores:
 
     @property
     def imbalance(self) -> str | None:
-        """That accuracy says little, where nearly all texts are of one class."""
+        """That accuracy says little, where nearly all texts are of one class, or nothing of the other classes."""
         largest = self.confusion.largest
+        if largest.size == largest.texts:
+            return (f"all {largest.texts:,} texts are '{largest.label}': accuracy is then the recall of this class, "
+                    f"as is balanced accuracy, and a classifier that always says '{largest.label}' is right on all. "
+                    "How often other classes are taken for it was not measured: give texts of each class.")
         if not largest.dominates:
             return None
         return f"{imbalance_told(largest, 'texts')}; look at recall per class and at balanced accuracy."

@@ -132,7 +132,11 @@ def load_tokenizer(folder: Path) -> "PreTrainedTokenizerBase":
         raise EncoderError(f"{folder} holds no tokenizer (tokenizer.json, vocab.* or *.model); copy it there, or save "
                            "it with tokenizer.save_pretrained().")
     try:
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        found = cast("PreTrainedTokenizerBase", AutoTokenizer.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False))
+        # As if that were told already: no text reaches a network uncut, and we tell ourselves which were cut
+        found.deprecation_warnings["sequence-length-is-longer-than-the-specified-maximum"] = True
+        return found
     except LOADING_ERRORS as error:
         raise EncoderError(f"the tokenizer in {folder} can't be loaded: {told_reason(error)}. Copy or save it "
                            "again.") from error

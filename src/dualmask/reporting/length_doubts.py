@@ -29,6 +29,7 @@ def told_length(run: Run) -> str:
     """How much of a text is read, as far as the header says."""
     options, windows = training_facts(run.records.header).get("training"), setting(run, "windows")
     length = options.get("max_length") if isinstance(options, Mapping) else None
-    tokens = f"{length:,} tokens" if isinstance(length, int) else "tokens"
     most = windows.get("most") if isinstance(windows, Mapping) else None
+    length = windows.get("length", length) if isinstance(windows, Mapping) else length
+    tokens = f"{length:,} tokens" if isinstance(length, int) else "tokens"
     return f"the {f'{most} windows of {tokens}' if isinstance(most, int) else tokens} that the classifier reads"

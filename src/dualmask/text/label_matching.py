@@ -7,6 +7,28 @@ from typing import NamedTuple
 from dualmask.errors import DataError, OptionError
 
 
+def read_label_names(told: str | None) -> tuple[str, ...]:
+    """What --labels says, names by commas, none of them twice; nothing where it was not given."""
+    names = tuple(name.strip() for name in (told or "").split(",") if name.strip())
+    check_different(names)
+    return names
+
+
+def check_different(names: Sequence[str]) -> None:
+    """Refuse one name for two classes: nobody could tell which of them a text has."""
+    if double := next((name for place, name in enumerate(names) if name in names[:place]), None):
+        raise OptionError(f"--labels {','.join(names)} has '{double}' more than once; give what the data call each of "
+                          "the model's classes, in the model's order, and each name once.")
+
+
+def check_label_count(names: Sequence[str], model_labels: Sequence[str]) -> None:
+    """Refuse names that are not one for each of the classifier's classes."""
+    if len(names) != len(model_labels):
+        raise OptionError(f"--labels {','.join(names)} names {len(names)} classes, but the model has "
+                          f"{len(model_labels)}: {','.join(model_labels)}. Give what the data call each of these, in "
+                          "this order.")
+
+
 class LabelMatch(NamedTuple):
     """The classifier's class for each label of the data, and what had to be assumed for that."""
 
@@ -35,9 +57,8 @@ def match_labels(data_labels: Sequence[str], model_labels: Sequence[str], given:
 
 
 def match_given(data_labels: Sequence[str], model_labels: Sequence[str], given: Sequence[str]) -> LabelMatch:
-    if len(given) != len(model_labels):
-        raise OptionError(f"--labels {','.join(given)} names {len(given)} classes, but the model has "
-                          f"{len(model_labels)}: {','.join(model_labels)}. Name each, in this order.")
+    check_different(given)
+    check_label_count(given, model_labels)
     if unknown := [label for label in data_labels if label not in given]:
         raise DataError(f"the data have the label '{unknown[0]}', which is not among --labels {','.join(given)}. "
                         "Name what the data call each class, in the model's order.")
