@@ -121,12 +121,13 @@ def test_hardened_networks_have_rows_of_their_own(tmp_path: Path) -> None:
     path = lines(tmp_path / "hardened.jsonl",
                  hardened("ddm-restore", "vote", 311, {"deepwordbug": 26, "textfooler": 11}, 0.4),
                  hardened("nothing", None, 319, {"deepwordbug": 0, "textfooler": 0}, 0.1),
-                 hardened("ddm", "recommended", 299, {"deepwordbug": 1}, 0.1))
+                 hardened("ddm", "recommended", 299, {"deepwordbug": 1}, 0.08))
     plain, ddm, vote = hardened_rows(path)
     assert [one.name for one in (plain, ddm, vote)] == ["plain", "ddm", "ddm-restore (vote)"]
     assert not vote.trained and vote.passes == "10" and vote.answer_times == 4.0 and plain.answer_times == 1.0
     assert vote.clean == MeasuredShare(percent=77.8, texts=400, apart=False, plain=79.8)
     assert vote.attacks["deepwordbug"] == MeasuredShare(percent=65.0, texts=40, apart=True, plain=0.0)
+    assert ddm.answer_times is None, "what adds work takes no less time; the machine was busy with others"
     assert ddm.attacks["deepwordbug"].apart is False and plain.attacks["deepwordbug"].apart is None
     assert hardened_rows(tmp_path / "not there") == []
 

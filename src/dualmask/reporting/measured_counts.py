@@ -69,11 +69,11 @@ def beside_plain(row: MeasuredRow, bare: MeasuredRow | None) -> MeasuredRow:
     """With the time of an answer in that of the bare network, and whether figures differ from its beyond chance."""
     if bare is None or bare is row:
         return replace(row, answer_times=1.0 if bare and row.answer_times else None)
+    ratio = round(row.answer_times / bare.answer_times, 1) if row.answer_times and bare.answer_times else 0.0
     return replace(row, attacks={attack: share_beside(one, bare.attacks.get(attack))
                                  for attack, one in row.attacks.items()},
                    clean=share_beside(row.clean, bare.clean) if row.clean else None,
-                   answer_times=round(row.answer_times / bare.answer_times, 1)
-                   if row.answer_times and bare.answer_times else None)
+                   answer_times=ratio if ratio >= 1 else None)  # no defence saves time: the machine was busy
 
 
 def share_beside(one: MeasuredShare, bare: MeasuredShare | None) -> MeasuredShare:
@@ -105,7 +105,7 @@ def counted_rows(path: Path, grids: Path, known: Iterable[MeasuredRow]) -> list[
             groups.setdefault((cell["data"], cell["encoder"], cell["defence"]), []).append(cell)
         bare = {plain_place(cell): cell for (_, _, name), cells in groups.items() if name == PLAIN for cell in cells}
         for (data, encoder, name), cells in groups.items():
-            row = counted_row(data, encoder, made.get(name, (name, USUAL, {})), cells, bare, source=path.name)
+            row = counted_row(data, encoder, made.get(name, (name, USUAL, {})), cells, bare=bare, source=path.name)
             if (data, encoder, row.name) not in there and row.defence != PLAIN:
                 there.add((data, encoder, row.name))
                 found.append(row)
@@ -129,8 +129,8 @@ def grid_row_names(path: Path) -> dict[str, str]:
 
 
 def counted_row(
-    data: str, encoder: str, made: tuple[str, str, Mapping[str, object]], cells: Sequence[Mapping[str, Any]],
-    bare: Mapping[tuple[object, ...], Mapping[str, Any]], *, source: str,
+    data: str, encoder: str, made: tuple[str, str, Mapping[str, object]], cells: Sequence[Mapping[str, Any]], *,
+    bare: Mapping[tuple[object, ...], Mapping[str, Any]], source: str,
 ) -> MeasuredRow:
     """bare: cells of the plain classifier, by what it was attacked on."""
     defence, preset, options = made
