@@ -132,6 +132,16 @@ def test_hardened_networks_have_rows_of_their_own(tmp_path: Path) -> None:
     assert hardened_rows(tmp_path / "not there") == []
 
 
+@pytest.mark.parametrize(("held", "told"), [(15, True), (13, False)])
+def test_counts_are_told_apart_only_if_no_pairing_of_texts_speaks_against_it(
+    tmp_path: Path, held: int, told: bool,
+) -> None:
+    """15 beside 5 of 40 is p = 0.04 at most, 13 beside 5 can be 0.1."""
+    path = lines(tmp_path / "hardened.jsonl", hardened("nothing", None, 319, {"textbugger": 5}, 0.1),
+                 hardened("ddm-restore", "vote", 311, {"textbugger": held}, 0.4))
+    assert hardened_rows(path)[1].attacks["textbugger"].apart is told
+
+
 def test_a_hardened_row_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
     whole = hardened("ddm-restore", "vote", 311, {}, 0.4)
     for wrong, match in (({**whole, "preset": "votes"}, "preset 'votes', which 'dualmask list' does not know"),

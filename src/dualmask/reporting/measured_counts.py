@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from dualmask.errors import DataError
-from dualmask.evaluation.statistics import wilson
+from dualmask.evaluation.statistics import mcnemar
 from dualmask.measured_figures import PLAIN, Certified, MeasuredRow, MeasuredShare
 from dualmask.presets import USUAL, known_presets, nearest_preset, option_changes, row_name
+from dualmask.reporting.comparison import LEVEL
 from dualmask.reporting.measured_rows import attack_words, points
 
 EARLIER = "counts of an earlier run, whose records were not kept"
@@ -83,12 +84,13 @@ def share_beside(one: MeasuredShare, bare: MeasuredShare | None) -> MeasuredShar
 
 
 def apart(one: MeasuredShare, other: MeasuredShare | None) -> bool | None:
-    """Whether the intervals of two counts leave a gap; the texts are the same, so that this asks for more than a
-    paired test would."""
-    if other is None:
+    """Whether a paired test tells two counts of the same texts apart, however these fell: as few texts as can be are
+    taken as held by both, which speaks most against a difference."""
+    if other is None or one.texts != other.texts:
         return None
-    first, second = (wilson(share.percent / 100 * share.texts, share.texts) for share in (one, other))
-    return first.low > second.high or second.low > first.high
+    first, second = (round(share.percent / 100 * share.texts) for share in (one, other))
+    left, right = ([place < held for place in range(one.texts)] for held in (first, second))
+    return mcnemar(left, right[::-1]) < LEVEL
 
 
 # Cells of which counts are left
