@@ -51,12 +51,47 @@ def test_the_best_row_stands_beside_plain_threat_by_threat() -> None:
     (68, 5, "synonyms (textfooler): 3 -> 5 (may be chance).", []),
     (12, 5, "10 -> 12 of 100 texts still right; synonyms (textfooler): 3 -> 5.",
      ["On 100 texts all of these differences may be chance."]),
-    (10, 3, "10 -> 10 of 100 texts still right; synonyms (textfooler): 3 -> 3.", []),
+    (10, 3, "10 -> 10 of 100 texts still right; synonyms (textfooler): 3 -> 3.",
+     ["Nothing here keeps more than plain."]),
 ])
 def test_a_difference_inside_chance_is_told_as_such(bug: int, fool: int, first: str, rest: list[str]) -> None:
     found = report(held("plain", FOOL, 3), held("plain", BUG, 10), held("ddm", BUG, bug), held("ddm", FOOL, fool))
     told = headline_sentences(found)
     assert told[0].endswith(first) and told[1:-2] == rest
+
+
+def test_a_row_that_keeps_less_than_plain_says_so() -> None:
+    worse = [held("plain", BUG, 60), held("ddm", BUG, 10), held("plain", FOOL, 50), held("ddm", FOOL, 5)]
+    less = "ddm keeps less than plain against misspelling (deepwordbug) and synonyms (textfooler)."
+    assert headline_sentences(report(*worse))[1:3] == [less, "Nothing here keeps more than plain."]
+    mixed = [*worse[:2], held("plain", FOOL, 5), held("ddm", FOOL, 50)]
+    told = headline_sentences(report(*mixed))
+    assert told[1] == "ddm keeps less than plain against misspelling (deepwordbug)."
+    assert not any("Nothing" in one for one in told)
+    chance = [*worse[:2], held("plain", FOOL, 5), held("ddm", FOOL, 7)]
+    assert headline_sentences(report(*chance))[2] == "Nothing here keeps more than plain beyond chance."
+
+
+def test_rows_are_compared_under_the_attacks_that_both_have_met() -> None:
+    plain = [held("plain", BUG, 10), held("plain", FOOL, 10)]
+    bad, good = [held("bad", BUG, 2), held("bad", FOOL, 1)], held("good", BUG, 90)
+    assert headline_sentences(report(*plain, *bad, good))[:2] == [
+        "good against plain. Misspelling (deepwordbug): 10 -> 90 of 100 texts still right.",
+        "Not tried with good: synonyms (textfooler)."]
+    both = [held("both", BUG, 60), held("both", FOOL, 20)]  # 40 on average, but more where the other was tried
+    assert headline_sentences(report(*plain, *both, held("half", BUG, 50)))[0].startswith("both against plain.")
+    other = [held("other", BUG, 80), held("other", FOOL, 1)]  # a row of few attacks does not narrow it for others
+    assert headline_sentences(report(*plain, *both, *other, held("half", BUG, 5)))[0].startswith("other against plain.")
+    better = [held("even", BUG, 79), held("even", FOOL, 60)]
+    assert headline_sentences(report(*plain, *better, *other, held("half", BUG, 5)))[0].startswith("even against")
+
+
+def test_threats_that_a_row_has_not_met_are_named() -> None:
+    told = headline_sentences(report(held("plain", BUG, 10), held("ddm", BUG, 60), held("ddm", FOOL, 60)))
+    assert told[1] == "Not tried with plain: synonyms (textfooler)."
+    told = headline_sentences(report(held("plain", BUG, 10), held("plain", FOOL, 5, header={"texts": 200}),
+                                     held("ddm", BUG, 60), held("ddm", FOOL, 5)))
+    assert told[1] == "Not tried with plain: synonyms (textfooler), not finished."
 
 
 def test_a_row_that_keeps_more_against_one_threat_is_named_too() -> None:

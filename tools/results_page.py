@@ -11,7 +11,7 @@ No model is loaded and nothing is measured. The same records give the same bytes
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dualmask.choice_tables import CAPTION, DOUBTS, choice_rows, doubt_lines, limits_text
+from dualmask.choice_tables import CAPTION, DOUBTS, choice_rows, doubt_lines, footnotes, limits_text
 from dualmask.evaluation.records import PACKED
 from dualmask.measured_figures import ASSET, PLAIN, MeasuredRow, as_asset
 from dualmask.reporting.measured import PLOTS, documents, measured, read_reasons, restoring_table, short_table
@@ -76,7 +76,7 @@ def figures(report: Report, root: Path = ROOT) -> list[MeasuredRow]:
 
 def choice_table(rows: Sequence[MeasuredRow], *, short: bool) -> str:
     """Which defence for me? On its own page with what speaks against the figures."""
-    parts = [CAPTION, rendered(choice_rows(rows, short=short))]
+    parts = [CAPTION, rendered(choice_rows(rows, short=short)), *footnotes(rows, short=short)]
     if not short:
         parts += [DOUBTS, "\n".join(f"* {one_line(line)}." for line in doubt_lines(rows))]
     return "\n\n".join(parts)

@@ -2,6 +2,7 @@
 """In the terminal: what was measured of each defence, and which one is recommended against what."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -15,7 +16,11 @@ from dualmask.choice_tables import (
     basis_words,
     beaten_words,
     choice_rows,
+    footnotes,
+    kept_figures,
     kept_words,
+    passes_words,
+    shares_of,
     training_price,
 )
 from dualmask.measured_figures import PLAIN, MeasuredRow, MeasuredShare, find_row, measured_rows
@@ -26,8 +31,8 @@ ATTACKS = {"deepwordbug": "deep-\nwordbug", "textbugger": "text-\nbugger", "text
 ABOUT = (
     "Percent of texts that are answered rightly: clean ones, and those under attacks that ask the defended classifier. "
     "Worst case: a text holds only if every attack tried on it failed. Texts x seeds: attacked texts and training "
-    "seeds behind a row; 500 texts tell a figure to within 4 points, 100 to within 10, 40 to within 16. -: not "
-    "measured.")
+    "seeds behind a row; plain stands there once for each, with what it keeps of the same texts; 500 texts tell a "
+    "figure to within 4 points, 100 to within 10, 40 to within 16. -: not measured.")
 SOURCE = "'make results' wrote these figures from the committed records; results/README.md has intervals and tests."
 DOUBTED = ("* not trained, chosen or measured as the others; results/README.md says how. Nearly all rows, the plain "
            "one too, were trained before faults in training were corrected.")
@@ -68,6 +73,7 @@ def figure_table(title: str, rows: Sequence[MeasuredRow], names: Sequence[str]) 
     for heading in ("clean", *ATTACKS.values(), "worst\ncase", "texts x\nseeds", "passes"):
         table.add_column(heading, justify="left" if heading == "passes" else "right", overflow="fold",
                          max_width=9 if heading == "passes" else None)
+    rows = [line for row in rows for line in ([row, *plain_rows(rows)] if row.name == PLAIN else [row])]
     measured = {row.defence for row in rows}
     order = [*names, *(name for name in dict.fromkeys(row.defence for row in rows) if name not in names)]
     for name in order:
@@ -76,6 +82,31 @@ def figure_table(title: str, rows: Sequence[MeasuredRow], names: Sequence[str]) 
         if name not in measured:
             table.add_row(Text(name, "bold"), *["-"] * (len(table.columns) - 1))
     return table
+
+
+def plain_rows(rows: Sequence[MeasuredRow]) -> list[MeasuredRow]:
+    """Plain once more for each other number of texts and seeds that rows stand on: what it keeps of theirs."""
+    own = {basis_of(row) for row in rows if row.name == PLAIN}
+    places = sorted({basis_of(row) for row in rows} - own - {(0, 0)}, reverse=True)
+    found = (plain_row([row for row in rows if basis_of(row) == place], place) for place in places)
+    return [row for row in found if row.clean or row.attacks or row.worst]
+
+
+def plain_row(rows: Sequence[MeasuredRow], place: tuple[int, int]) -> MeasuredRow:
+    """By what tests of these rows found of it; figures that these do not tell alike are left out."""
+    def agreed(shares: Iterable[MeasuredShare | None]) -> MeasuredShare | None:
+        found = {share.plain for share in shares if share and share.plain is not None}
+        return MeasuredShare(percent=found.pop(), texts=place[0], seeds=place[1]) if len(found) == 1 else None
+
+    attacks = {attack: share for attack in ATTACKS if (share := agreed(row.attacks.get(attack) for row in rows))}
+    return replace(rows[0], name=PLAIN, defence=PLAIN, preset=USUAL, changes={}, doubts=(), passes="1",
+                   clean=agreed(row.clean for row in rows), attacks=attacks, worst=agreed(row.worst for row in rows))
+
+
+def basis_of(row: MeasuredRow) -> tuple[int, int]:
+    """Texts and seeds that a row of the list is told to stand on."""
+    first = next((share for attack in ATTACKS if (share := row.attacks.get(attack))), row.worst)
+    return (first.texts, first.seeds) if first else (0, 0)
 
 
 def figure_cells(row: MeasuredRow) -> list[RenderableType]:
@@ -127,12 +158,12 @@ def kept_sentences(found: Recommendation) -> Iterator[str]:
         flagged = ", ".join(f"{attack} {share.shown()}" for attack, share in row.flagged.items())
         alarms = f", and {row.false_alarms.shown()} of clean texts" if row.false_alarms else ""
         yield f"It flags, in percent of adversarial texts: {flagged}{alarms}."
-    if row.clean and found.plain and found.plain.clean:
-        yield (f"Clean accuracy {found.plain.clean.shown()} (plain) -> {row.clean.shown()}, on {row.clean.basis} "
-               "texts x seeds.")
+    if found.clean:
+        behind = f", on {found.clean.defended.basis} texts x seeds" if found.clean.same_texts else ", texts x seeds"
+        yield f"Clean accuracy, plain -> this: {kept_figures(found.clean)}{behind}."
     if found.kept:
         yield f"Under attack, plain -> this: {', '.join(map(kept_words, found.kept))}."
-    if shares := [*(one.defended for one in found.kept), *(row.flagged.values() if not found.kept else ())]:
+    if shares := shares_of(found):
         yield f"Attacked: {basis_words(row, shares)}."
 
 
@@ -141,7 +172,7 @@ def next_words(found: Recommendation, row: MeasuredRow) -> str:
     shares = {**row.attacks, WORST: row.worst}
     left = [f"{one.attack} {share.shown(basis=True)}" for one in found.kept if (share := shares.get(one.attack))]
     times = "" if row.training_times is None else f"; training {row.training_times:.2f} x plain"
-    return f"{row.name} keeps {', '.join(left)}{times}; {row.passes} pass{'' if row.passes == '1' else 'es'}."
+    return f"{row.name} keeps {', '.join(left)}{times}; {passes_words(row.passes)}."
 
 
 def doubt_sentences(found: Recommendation) -> Iterator[str]:
@@ -157,5 +188,6 @@ def choice_blocks() -> Iterator[RenderableType]:
         for heading, cell in zip(HEAD[1:], cells, strict=True):
             yield Padding(Text.assemble((f"{heading}: ", "dim"), cell), (0, 0, 0, 2))
         yield Text()
+    yield Text(" ".join(footnotes()).replace("\\", "") + "\n")
     yield Text(f"{NOT_MEASURED}: no committed record tells it. For commands and reasons: dualmask choose --against "
                "misspelling, synonyms, both or any; --train or --no-train, --guarantee, --one-pass, --detect.\n")

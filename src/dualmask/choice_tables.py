@@ -7,11 +7,15 @@ from dataclasses import dataclass, replace
 from dualmask.measured_figures import MeasuredRow, MeasuredShare, measured_rows
 from dualmask.recommendations import ALL, WORST, Kept, Recommendation, Wanted, recommend
 
-HEAD = ("threat", "recommended", "what it keeps: plain -> defended", "price in training", "price in answers",
-        "what beats it")
+HEAD = ("threat", "recommended", "clean texts", "under attack", "data, texts x seeds", "price", "what beats it")
 CAPTION = ("Percent of texts that are answered rightly, by the plain classifier -> by the defended one, when attacks "
-           "ask it; (n x s): texts and training seeds. Worst case: a text holds only if every attack failed on it.")
-FEW = ("deepwordbug", "textfooler", WORST)  # of misspelling, of synonyms, and of all
+           "ask it. Both figures are of the same attacked texts and training seeds unless numbers behind one say "
+           "otherwise. Worst case: a text holds only if every attack failed on it. Price: time of training, in that "
+           "of plain; passes and time of an answer.")
+FEW: dict[str, tuple[str, ...]] = {  # what the short table shows of a threat
+    "misspelling": ("deepwordbug", "textbugger"), "synonyms": ("textfooler", WORST),
+    "both": ("deepwordbug", "textfooler", WORST), "any": ("deepwordbug", "textfooler", WORST)}
+SYNONYM_ATTACK = "textfooler"
 NOT_MEASURED = "not measured"
 DOUBTS = "What speaks against comparing these figures as they stand ([results](../results/README.md) has each in full):"
 
@@ -55,44 +59,68 @@ def choice_rows(rows: Sequence[MeasuredRow] | None = None, *, short: bool = Fals
 
 
 def in_short(found: Recommendation) -> Recommendation:
-    """With one attack of each kind, and of those that beat it the hardest alone."""
-    return replace(found, kept=tuple(one for one in found.kept if one.attack in FEW), beaten_by=found.beaten_by[:1])
+    """With few attacks, none where something else was asked for, and of those that beat it the hardest alone."""
+    few = FEW[found.against] if found.wanted == "answers" else ()
+    return replace(found, kept=tuple(one for one in found.kept if one.attack in few), beaten_by=found.beaten_by[:1])
 
 
 def choice_row(question: Question, found: Recommendation) -> list[str]:
-    return [question.threat, found.name, "; ".join(kept_parts(found)) or NOT_MEASURED, training_price(found),
-            answer_price(found), beaten_words(found)]
+    clean = kept_figures(found.clean) if found.clean else NOT_MEASURED
+    return [question.threat, found.name + ("*" if found.row and found.row.changes else ""), clean,
+            "; ".join(kept_parts(found)) or NOT_MEASURED, basis_cell(found), price_cell(found), beaten_words(found)]
 
 
 def kept_parts(found: Recommendation) -> Iterator[str]:
-    """Clean texts, then texts under attack; of detectors and certificates first what they are for."""
+    """Of detectors and certificates first what they are for, then texts under attack."""
     row = found.row
     if row is None:
         return
     if row.certificate:
         proved = row.certificate.certified
-        yield (f"{proved[1]:.1f} of 100 are right and proved against any one word, {proved[2]:.1f} against two "
+        yield (f"right and proved: {proved[1]:.1f} against any one word, {proved[2]:.1f} against two "
                f"({row.certificate.texts} texts)")
     if found.wanted == "detection" and row.flagged:
         least, most = (bound(one.percent for one in row.flagged.values()) for bound in (min, max))
         alarms = f", {row.false_alarms.percent:.1f} of clean ones" if row.false_alarms else ""
         yield f"flags {least:.1f} to {most:.1f} of 100 adversarial texts{alarms}"
-    if row.clean and found.plain and found.plain.clean:
-        yield f"clean {found.plain.clean.shown()} -> {row.clean.shown()}"
     yield from map(kept_words, found.kept)
-    if shares := [*(one.defended for one in found.kept), *row.flagged.values()]:
-        yield basis_words(row, shares)
 
 
 def kept_words(one: Kept) -> str:
     """``deepwordbug 16.5 -> 77.1``."""
-    beside = f"{one.plain.shown()} -> " if one.plain else ""
-    return f"{one.attack} {beside}{one.defended.shown()}" + (" (within chance)" if one.within_chance else "")
+    return f"{one.attack} {kept_figures(one)}" + (" (within chance)" if one.within_chance else "")
+
+
+def kept_figures(one: Kept) -> str:
+    """``16.5 -> 77.1``, each with its texts and seeds where these are not the same."""
+    shares = [one.plain, one.defended] if one.plain else [one.defended]
+    return " -> ".join(share.shown(basis=not one.same_texts) for share in shares)
+
+
+def basis_cell(found: Recommendation) -> str:
+    """``mr, 500 x 3``: behind the attacks."""
+    row = found.row
+    shares = shares_of(found)
+    return f"{row.data}, {' x '.join(numbers_of(shares))}" if row and shares else NOT_MEASURED
+
+
+def shares_of(found: Recommendation) -> list[MeasuredShare]:
+    """Those under attacks, or of detectors what they flag."""
+    row = found.row
+    if row is None:
+        return []
+    return [one.defended for one in found.kept] or list((row.flagged or row.attacks).values())
+
+
+def numbers_of(shares: Iterable[MeasuredShare]) -> tuple[str, str]:
+    """Texts and seeds, as a span where they differ."""
+    texts, seeds = (counted(numbers) for numbers in zip(*((one.texts, one.seeds) for one in shares), strict=True))
+    return texts, seeds
 
 
 def basis_words(row: MeasuredRow, shares: Iterable[MeasuredShare]) -> str:
     """On which texts, and of which options where they are not the preset's."""
-    texts, seeds = (counted(numbers) for numbers in zip(*((one.texts, one.seeds) for one in shares), strict=True))
+    texts, seeds = numbers_of(shares)
     changed = f", measured as {row.name}" if row.changes else ""
     return f"{texts} texts x {seeds} seed{'' if seeds == '1' else 's'} of {row.data}, {row.encoder}{changed}"
 
@@ -110,12 +138,23 @@ def training_price(found: Recommendation) -> str:
 
 
 def answer_price(found: Recommendation) -> str:
+    """``1 pass, 13.7 x plain's time``; by the preset as it would be trained, and what was measured where that is
+    another number of passes."""
     row = found.row
     if row is None:
         return NOT_MEASURED
-    passes = f"{row.passes} {'pass' if row.passes == '1' else 'passes'}" if row.passes else ""
     times = f"{row.answer_times:.1f} x plain's time" if row.answer_times else ""
-    return ", ".join(filter(None, [passes, times])) or NOT_MEASURED
+    if found.votes:
+        return f"{passes_words(found.votes)} (measured with {row.passes}{': ' if times else ''}{times})"
+    return ", ".join(filter(None, [passes_words(row.passes), times])) or NOT_MEASURED
+
+
+def passes_words(passes: str) -> str:
+    return f"{passes} pass{'' if passes == '1' else 'es'}" if passes else ""
+
+
+def price_cell(found: Recommendation) -> str:
+    return f"training {training_price(found)}; {answer_price(found)}"
 
 
 def beaten_words(found: Recommendation) -> str:
@@ -140,15 +179,47 @@ def doubt_lines(rows: Sequence[MeasuredRow] | None = None) -> list[str]:
     return list(found)
 
 
+def footnotes(rows: Sequence[MeasuredRow] | None = None, *, short: bool = False) -> list[str]:
+    """Which networks the table is of, and which rows were measured with other options than the preset's."""
+    known = measured_rows() if rows is None else rows
+    found = [question.answer(known) for question in QUESTIONS if question.short or not short]
+    used = [(one.row.trained, one.row.encoder) for one in found if one.row]
+    encoders = {kind: ", ".join(dict.fromkeys(encoder for trained, encoder in used if trained is kind))
+                for kind in (True, False)}
+    told = [*([f"trained ones with the encoder {encoders[True]}"] if encoders[True] else []),
+            *([f"those that stay as they are with {encoders[False]}"] if encoders[False] else [])]
+    changed = dict.fromkeys(f"{one.name} as {one.row.name}" for one in found if one.row and one.row.changes)
+    return [*([f"Networks: {', '.join(told)}."] if told else []),
+            *([f"\\* measured with other options: {', '.join(changed)}."] if changed else [])]
+
+
 def limits_text(rows: Sequence[MeasuredRow] | None = None) -> str:
-    """What nothing here stops, in two sentences: the best that was measured in the worst case, and what is left of it
-    when attacks count that know it."""
-    found, = recommend("any", train=True, rows=measured_rows() if rows is None else rows)
-    row = found.row
-    if row is None or row.worst is None:
+    """What nothing here stops, in two sentences: what TextFooler leaves around a network that stays as it is, and of
+    the best that was trained."""
+    known = measured_rows() if rows is None else rows
+    (around,), (trained,) = (recommend("any", train=way, rows=known) for way in (False, True))
+    if trained.row is None or trained.row.worst is None:
         return "Nothing was measured yet."
+    return f"{around_sentence(around)} {trained_sentence(trained.row, trained.row.worst)}"
+
+
+def around_sentence(found: Recommendation) -> str:
+    """Of a network that stays as it is."""
+    first = "An attacker who writes synonyms still wins often"
+    left = found.row.attacks.get(SYNONYM_ATTACK) if found.row else None
+    if found.row is None or left is None:
+        return f"{first}; what is left around a network that stays as it is was {NOT_MEASURED}."
+    bare = left.of_plain(None)
+    beside = f", where the bare network keeps {bare.shown()}" if bare else ""
+    return (f"{first}: around a network that stays as it is (data {found.row.data}) `{found.row.name}` keeps "
+            f"{left.shown(basis=True)} percent under TextFooler{beside}.")
+
+
+def trained_sentence(row: MeasuredRow, worst: MeasuredShare) -> str:
+    """Of the best that was trained."""
+    left = row.attacks.get(SYNONYM_ATTACK)
+    under = f"{left.shown()} percent under TextFooler, " if left else ""
     every = (f", and {row.every.shown(basis=True)} where attacks count that know it or see more of it" if row.every
              else "")
-    return (f"A patient attacker who writes synonyms and may try several attacks still wins: of the data {row.data} "
-            f"the best that was measured, `{row.name}`, keeps {row.worst.shown(basis=True)} percent{every}. A defence "
-            "makes a classifier harder to fool, and notices nothing that the network itself does not.")
+    return (f"Of those that were trained (data {row.data}) the best, `{row.name}`, keeps {under}"
+            f"{worst.shown(basis=True)} percent where an attacker may try several attacks{every}.")

@@ -26,7 +26,8 @@ class Wishes(NamedTuple):
 def choose(
     *,
     against: Annotated[Against | None, typer.Option(
-        help="What is to be held off: misspelling, synonyms, both, or any attack (judged by the worst case).")] = None,
+        help="What is to be held off: misspelling, synonyms, both, or any attack (judged by the worst case, within "
+             "chance).")] = None,
     train: Annotated[bool | None, typer.Option(
         "--train/--no-train", help="Whether the network can be trained; both ways are shown unless given.")] = None,
     guarantee: Annotated[bool, typer.Option(

@@ -27,6 +27,11 @@ class MeasuredShare:
     deviation: float | None = None  # over training seeds
     redrawn: float | None = None  # of answers by noise: what is left if new draws must repeat a success
     apart: bool | None = None  # whether it differs from plain's beyond chance; None: that was not tested
+    plain: float | None = None  # what the plain classifier keeps of the very same texts and seeds; None: not known
+
+    def of_plain(self, own: "MeasuredShare | None") -> "MeasuredShare | None":
+        """What plain keeps of the same texts, else what it keeps of its own."""
+        return own if self.plain is None else MeasuredShare(percent=self.plain, texts=self.texts, seeds=self.seeds)
 
     def shown(self, *, basis: bool = False) -> str:
         """``77.1`` or ``77.1 (500 x 3)``."""

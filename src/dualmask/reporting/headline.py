@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from dualmask.errors import DataError
 from dualmask.reporting.comparison import PairedTest, paired, seeds_of
-from dualmask.reporting.entries import WORST, Share
+from dualmask.reporting.entries import WORST, Entry, Share
 from dualmask.reporting.findings import counted, points
 from dualmask.reporting.report import Line, Report, Table
 from dualmask.threats import THREATS, threat_of
@@ -34,18 +34,29 @@ class Gain(NamedTuple):
     def differs(self) -> bool:
         return self.plain is not None and self.plain != self.best
 
+    @property
+    def more(self) -> bool:
+        return self.plain is not None and self.best > self.plain
+
+    @property
+    def less(self) -> bool:
+        """Beyond chance."""
+        return self.plain is not None and self.best < self.plain and not self.by_chance
+
 
 @dataclass(frozen=True)
 class Headline:
     """One table of adaptive attacks in short."""
 
     table: Table
-    line: Line  # the row that keeps most over all attacks, and that no serious doubt is about
+    line: Line  # the row that keeps most under the attacks that it shares with others, without serious doubts about it
     beside: Line | None  # the plain row
     gains: tuple[Gain, ...]  # by threat
     worst: Gain | None
     better: Mapping[str, tuple[Gain, ...]]  # other rows that keep more beyond chance, and against what
     left_out: Mapping[str, str]  # rows that serious doubts are about, with these
+    helps: bool | None  # whether any row keeps more than plain; None: only within chance
+    lacking: Mapping[str, tuple[str, ...]]  # attacks of the table that this row or plain has not met, by row
     uneven: tuple[str, ...]  # doubts that keep the named row from being compared with others as it stands
 
 
@@ -63,12 +74,14 @@ def headline_of(report: Report, table: Table) -> Headline | None:
     others = [line for line in rows if line is not beside]
     if not others and beside is None:
         return None
-    line = max(others, key=kept_on_average) if others else beside
+    line = best_row(others) if others else beside
     assert line is not None
-    gains = tuple(sorted((gain_of(table, line, attack) for attack in finished(line)), key=by_threat))
+    gains = gains_of(table, line)
+    beside = beside if beside is not line else None
     worst = gain_of(table, line, WORST) if line.worst and line.worst.robust else None
     better = {other.defence: found for other in others if other is not line and (found := better_than(line, other))}
-    return Headline(table, line, beside if beside is not line else None, gains, worst, better, doubted,
+    lacking = {row.defence: names for row in (line, beside) if row and (names := attacks_lacking(table, row))}
+    return Headline(table, line, beside, gains, worst, better, doubted, anything_helps(table), lacking,
                     tuple(report.uneven([line])))
 
 
@@ -77,26 +90,69 @@ def finished(line: Line) -> list[str]:
     return [attack for attack, one in line.entries.items() if one.robust and not one.missing]
 
 
-def kept_on_average(line: Line) -> tuple[int, float]:
-    """First by the number of attacks that a row has met: fewer say less of it."""
-    shares = [share.mean for attack in finished(line) if (share := line.robust(attack))]
-    return len(shares), sum(shares) / len(shares)
+def best_row(lines: Sequence[Line]) -> Line:
+    """The row that keeps more than most others, each two of them compared under the attacks that both have met; of
+    equal ones that which has met more attacks, then the one that keeps more under its own."""
+    return max(lines, key=lambda line: (sum(ahead(line, other) for other in lines), len(finished(line)),
+                                        kept_on_average(line, finished(line))))
+
+
+def ahead(line: Line, other: Line) -> int:
+    """1, 0 or -1: whether a row keeps more under shared attacks; 0 where there are none."""
+    met = set(finished(other))
+    shared = [attack for attack in finished(line) if attack in met]
+    one, two = (kept_on_average(row, shared) for row in (line, other))
+    return (one > two) - (one < two)
+
+
+def kept_on_average(line: Line, attacks: Sequence[str]) -> float:
+    shares = [share.mean for attack in attacks if (share := line.robust(attack))]
+    return sum(shares) / len(shares) if shares else 0.0
+
+
+def gains_of(table: Table, line: Line) -> tuple[Gain, ...]:
+    return tuple(sorted((gain_of(table, line, attack) for attack in finished(line)), key=by_threat))
+
+
+def anything_helps(table: Table) -> bool | None:
+    """Whether any row keeps more than plain under any attack; None where only within chance."""
+    more = [gain for line in table.lines if line.defence != table.plain for gain in gains_of(table, line) if gain.more]
+    return any(not gain.by_chance for gain in more) or (None if more else False)
+
+
+def attacks_lacking(table: Table, line: Line) -> tuple[str, ...]:
+    """Attacks that other rows have met and this one has not, or not to the end, by their threats."""
+    done, there = set(finished(line)), line.entries
+    others = {attack: one for row in table.lines for attack, one in row.entries.items() if attack not in done}
+    named = sorted((threat_place(threat), attack, f"{threat} ({attack})" if threat else attack)
+                   for attack, one in others.items() for threat in (threat_name(one),))
+    return tuple(name + (", not finished" if attack in there else "") for _, attack, name in named)
 
 
 def by_threat(gain: Gain) -> tuple[int, str]:
-    return [*THREATS, ""].index(gain.threat), gain.attack
+    return threat_place(gain.threat), gain.attack
+
+
+def threat_place(threat: str) -> int:
+    """In which order reports tell them."""
+    return [*THREATS, ""].index(threat)
+
+
+def threat_name(entry: Entry | None) -> str:
+    """In plain words; empty for an attack that is not of this library."""
+    threat = threat_of(entry.recipe) if entry else None
+    return threat.name if threat else ""
 
 
 def gain_of(table: Table, line: Line, column: str) -> Gain:
     """From the paired test where there is one, so that both figures stand on the same texts."""
-    entry = line.entries.get(column)
-    threat = threat_of(entry.recipe) if entry else None
+    threat = threat_name(line.entries.get(column))
     share, test = line.robust(column), table.tests.get((line.defence, column))
     assert share is not None
     if test is None:
-        return Gain(column, threat.name if threat else "", None, share.mean * share.texts, share.texts, share.seeds,
+        return Gain(column, threat, None, share.mean * share.texts, share.texts, share.seeds,
                     by_chance=False)
-    return Gain(column, threat.name if threat else "", (test.both + test.only_other) / test.seeds,
+    return Gain(column, threat, (test.both + test.only_other) / test.seeds,
                 (test.both + test.only_one) / test.seeds, test.texts, test.seeds, by_chance=not test.significant)
 
 
@@ -106,8 +162,7 @@ def better_than(line: Line, other: Line) -> tuple[Gain, ...]:
     for attack in finished(other):
         test = test_of(line, other, attack)
         if test and test.significant and test.difference.value > 0:
-            threat = threat_of(other.entries[attack].recipe)
-            found.append(Gain(attack, threat.name if threat else "", (test.both + test.only_other) / test.seeds,
+            found.append(Gain(attack, threat_name(other.entries[attack]), (test.both + test.only_other) / test.seeds,
                               (test.both + test.only_one) / test.seeds, test.texts, test.seeds, by_chance=False))
     return tuple(sorted(found, key=by_threat))
 
@@ -142,8 +197,24 @@ def gain_sentences(found: Headline) -> Iterator[str]:
     if all_by_chance(found):
         texts = max(gain.texts for gain in found.gains)
         yield f"On {counted(texts, 'text')} all of these differences may be chance."
+    yield from loss_sentences(found)
+    for row, lacking in found.lacking.items():
+        yield f"Not tried with {row}: {'; '.join(lacking)}."
     for row, better in found.better.items():
         yield f"{row} keeps more against {gain_list(better, whole=False)} (from {found.line.defence} to {row})."
+
+
+def loss_sentences(found: Headline) -> Iterator[str]:
+    """What a reader of arrows may overlook: that less is kept than without a defence, or that nothing helps."""
+    if found.beside is None or not any(gain.plain is not None for gain in found.gains):
+        return
+    plain = found.beside.defence
+    if less := [gain.named for gain in found.gains if gain.less]:
+        yield f"{found.line.defence} keeps less than {plain} against {' and '.join(less)}."
+    if found.helps is False:
+        yield f"Nothing here keeps more than {plain}."
+    elif found.helps is None and not all_by_chance(found):
+        yield f"Nothing here keeps more than {plain} beyond chance."
 
 
 def all_by_chance(found: Headline) -> bool:

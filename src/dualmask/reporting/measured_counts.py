@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from dualmask.errors import DataError
-from dualmask.evaluation.statistics import wilson
+from dualmask.evaluation.statistics import mcnemar
 from dualmask.measured_figures import PLAIN, Certified, MeasuredRow, MeasuredShare
 from dualmask.presets import USUAL, known_presets, nearest_preset, option_changes, row_name
+from dualmask.reporting.comparison import LEVEL
 from dualmask.reporting.measured_rows import attack_words, points
 
 EARLIER = "counts of an earlier run, whose records were not kept"
@@ -29,9 +30,11 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         raise DataError(f"{path} can't be read ({error}); expected a JSON object on each line.") from None
 
 
-def counted(held: int, texts: int, *, redrawn: int | None = None) -> MeasuredShare:
+def counted(held: int, texts: int, *, redrawn: int | None = None, plain: int | None = None) -> MeasuredShare:
+    """plain: how many of the same texts the plain classifier holds."""
     return MeasuredShare(percent=points(held / texts), texts=texts,
-                         redrawn=None if redrawn is None else points(redrawn / texts))
+                         redrawn=None if redrawn is None else points(redrawn / texts),
+                         plain=None if plain is None else points(plain / texts))
 
 
 # Around an unchanged network
@@ -65,20 +68,29 @@ def hardened_row(path: Path, given: Mapping[str, Any]) -> MeasuredRow:
 
 def beside_plain(row: MeasuredRow, bare: MeasuredRow | None) -> MeasuredRow:
     """With the time of an answer in that of the bare network, and whether figures differ from its beyond chance."""
-    base = bare.answer_times if bare else None
-    attacks = {attack: replace(one, apart=apart(one, bare.attacks.get(attack)) if bare and bare is not row else None)
-               for attack, one in row.attacks.items()}
-    return replace(row, attacks=attacks,
-                   answer_times=round(row.answer_times / base, 1) if row.answer_times and base else None)
+    if bare is None or bare is row:
+        return replace(row, answer_times=1.0 if bare and row.answer_times else None)
+    ratio = round(row.answer_times / bare.answer_times, 1) if row.answer_times and bare.answer_times else 0.0
+    return replace(row, attacks={attack: share_beside(one, bare.attacks.get(attack))
+                                 for attack, one in row.attacks.items()},
+                   clean=share_beside(row.clean, bare.clean) if row.clean else None,
+                   answer_times=ratio if ratio >= 1 else None)  # no defence saves time: the machine was busy
+
+
+def share_beside(one: MeasuredShare, bare: MeasuredShare | None) -> MeasuredShare:
+    """With what the bare network keeps of as many texts, which are then the same: one seed draws them."""
+    same = bare.percent if bare and bare.basis == one.basis else None
+    return replace(one, apart=apart(one, bare), plain=same)
 
 
 def apart(one: MeasuredShare, other: MeasuredShare | None) -> bool | None:
-    """Whether the intervals of two counts leave a gap; the texts are the same, so that this asks for more than a
-    paired test would."""
-    if other is None:
+    """Whether a paired test tells two counts of the same texts apart, however these fell: as few texts as can be are
+    taken as held by both, which speaks most against a difference."""
+    if other is None or one.texts != other.texts:
         return None
-    first, second = (wilson(share.percent / 100 * share.texts, share.texts) for share in (one, other))
-    return first.low > second.high or second.low > first.high
+    first, second = (round(share.percent / 100 * share.texts) for share in (one, other))
+    left, right = ([place < held for place in range(one.texts)] for held in (first, second))
+    return mcnemar(left, right[::-1]) < LEVEL
 
 
 # Cells of which counts are left
@@ -93,8 +105,9 @@ def counted_rows(path: Path, grids: Path, known: Iterable[MeasuredRow]) -> list[
         groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
         for cell in (cell for cell in line["cells"] if cell["mode"] == "adaptive"):
             groups.setdefault((cell["data"], cell["encoder"], cell["defence"]), []).append(cell)
+        bare = {plain_place(cell): cell for (_, _, name), cells in groups.items() if name == PLAIN for cell in cells}
         for (data, encoder, name), cells in groups.items():
-            row = counted_row(data, encoder, made.get(name, (name, USUAL, {})), cells, source=path.name)
+            row = counted_row(data, encoder, made.get(name, (name, USUAL, {})), cells, bare=bare, source=path.name)
             if (data, encoder, row.name) not in there and row.defence != PLAIN:
                 there.add((data, encoder, row.name))
                 found.append(row)
@@ -119,17 +132,25 @@ def grid_row_names(path: Path) -> dict[str, str]:
 
 def counted_row(
     data: str, encoder: str, made: tuple[str, str, Mapping[str, object]], cells: Sequence[Mapping[str, Any]], *,
-    source: str,
+    bare: Mapping[tuple[object, ...], Mapping[str, Any]], source: str,
 ) -> MeasuredRow:
+    """bare: cells of the plain classifier, by what it was attacked on."""
     defence, preset, options = made
     changes = option_changes(defence, preset, options)
     largest = max(cells, key=lambda cell: int(cell["texts"]))
     attacks, aware = ({attack_words(cell["attack"], "adaptive", cell["scores"]): counted(
-        cell["held"], cell["texts"], redrawn=cell["held"] + cell["undone"] if cell.get("undone") else None)
+        cell["held"], cell["texts"], redrawn=cell["held"] + cell["undone"] if cell.get("undone") else None,
+        plain=bare.get(plain_place(cell), {}).get("held"))
         for cell in cells if (cell["scores"] == "raw") is usual} for usual in (True, False))
     return MeasuredRow(name=row_name(defence, preset, changes), defence=defence, preset=preset, changes=changes,
-                       data=data, encoder=encoder, clean=counted(largest["right"], largest["texts"]), attacks=attacks,
+                       data=data, encoder=encoder, clean=counted(largest["right"], largest["texts"], plain=bare.get(
+                           plain_place(largest), {}).get("right")), attacks=attacks,
                        aware=aware, passes=str(options.get("votes", "")), doubts=(EARLIER,), source=source)
+
+
+def plain_place(cell: Mapping[str, Any]) -> tuple[object, ...]:
+    """On which texts by which attack: a grid draws as many texts of one data set alike."""
+    return tuple(cell[name] for name in ("data", "encoder", "attack", "scores", "seed", "texts"))
 
 
 # Certificates

@@ -4,15 +4,16 @@ against it."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from dualmask.evaluation.records import SCORE_WORDS, Mode, Scores
-from dualmask.evaluation.statistics import spread
 from dualmask.measured_figures import MeasuredRow, MeasuredShare
 from dualmask.reporting.comparison import PairedTest
-from dualmask.reporting.costs import Cost, numbered
+from dualmask.reporting.costs import Cost
 from dualmask.reporting.doubts import UNEVEN, UNRANKED
-from dualmask.reporting.entries import WORST, Entry, Share, Worst, training_facts
+from dualmask.reporting.entries import WORST, Entry, Share, Worst, on_test_part
+from dualmask.reporting.findings import points as shown_points
 from dualmask.reporting.measured import Reasons
 from dualmask.reporting.report import Line, Report, Table
 from dualmask.reporting.row_names import made_of, place_of, taken_from
@@ -35,10 +36,11 @@ def measured_row(report: Report, table: Table, line: Line, *, changed: Reasons, 
     every = next((one for one in report.worst if one.scope == "every"
                   and (one.data, one.encoder, one.defence) == place), None)
     alarms = [one for one in report.detections if one.key[:3] == place and one.key.mode == "adaptive"]
+    beside = next((one for one in table.lines if one.defence == table.plain), None)
     spent = {one.defence: one for one in report.costs if (one.data, one.encoder) == place[:2]}
     return MeasuredRow(
         name=line.defence, defence=defence or line.method, preset=preset or line.preset, changes=changes,
-        data=table.data, encoder=table.encoder, trained=not bare, clean=clean_share(own) or measured_share(line.clean),
+        data=table.data, encoder=table.encoder, trained=not bare, clean=clean_share(line, beside),
         attacks={attack: found for attack, one in line.entries.items() if not one.missing
                  and (found := measured_share(one.robust, one.redrawn, tests_of(table, line, attack)))},
         aware=aware_shares(own), worst=worst_share(line.worst, tests_of(table, line, WORST)),
@@ -48,21 +50,26 @@ def measured_row(report: Report, table: Table, line: Line, *, changed: Reasons, 
         **price_of(spent, line.defence, table.plain)._asdict(), doubts=doubts_of(report, own, changed), source=source)
 
 
-def clean_share(own: Sequence[Entry]) -> MeasuredShare | None:
-    """Of the whole test part, the defence on, where all records tell it; rows then share their texts."""
-    found: dict[int, tuple[float, int]] = {}
-    for run in (run for one in own if one.key.mode == "adaptive" for run in one.runs):
-        facts = training_facts(run.records.header)
-        accuracy, rows = numbered(facts, "test_accuracy"), facts.get("rows")
-        texts = numbered(rows, "test") if isinstance(rows, Mapping) else None
-        if accuracy is None or not texts:
-            return None
-        found[run.seed] = accuracy, int(texts)
-    if not found:
+def clean_share(line: Line, beside: Line | None) -> MeasuredShare | None:
+    """As reports show it, and what plain has on the same texts by the same seeds."""
+    found = measured_share(line.clean_figure)
+    same = None
+    if found and beside and beside is not line:
+        seeds = {run.seed for one in line.entries.values() for run in one.runs}
+        same = clean_of_seeds(beside, seeds, whole=line.tested is not None)
+    return replace(found, plain=points(same.mean)) if found and same and basis(same) == basis(found) else found
+
+
+def clean_of_seeds(line: Line, seeds: set[int], *, whole: bool) -> Share | None:
+    """A row's accuracy on the whole test part by these seeds alone, where that is what a row beside it tells."""
+    runs = {run.seed: run.records for one in line.entries.values() for run in one.runs}
+    if not whole or not seeds <= runs.keys():
         return None
-    shares = spread([accuracy for accuracy, _ in found.values()])
-    return MeasuredShare(percent=points(shares.mean), texts=min(texts for _, texts in found.values()),
-                         seeds=len(found), deviation=None if shares.deviation is None else points(shares.deviation))
+    return on_test_part([runs[seed] for seed in sorted(seeds)], "test_accuracy")
+
+
+def basis(share: Share | MeasuredShare) -> tuple[int, int]:
+    return share.texts, share.seeds
 
 
 def tests_of(table: Table, line: Line, column: str) -> PairedTest | None:
@@ -77,7 +84,15 @@ def measured_share(
     return MeasuredShare(
         percent=points(share.mean), texts=share.texts, seeds=share.seeds,
         deviation=None if share.deviation is None else points(share.deviation),
-        redrawn=None if redrawn is None else points(redrawn.mean), apart=None if test is None else test.significant)
+        redrawn=None if redrawn is None else points(redrawn.mean), apart=None if test is None else test.significant,
+        plain=plain_percent(share, test))
+
+
+def plain_percent(share: Share, test: PairedTest | None) -> float | None:
+    """What plain keeps of the same texts; None where the test was on fewer of them."""
+    if test is None or basis(share) != (test.texts, test.seeds):
+        return None
+    return points((test.both + test.only_other) / (test.texts * test.seeds))
 
 
 def worst_share(worst: Worst | None, test: PairedTest | None = None) -> MeasuredShare | None:
@@ -85,7 +100,8 @@ def worst_share(worst: Worst | None, test: PairedTest | None = None) -> Measured
 
 
 def points(share: float) -> float:
-    return round(100 * share, 1)
+    """As reports round it, so that one figure reads the same everywhere."""
+    return float(shown_points(share))
 
 
 def aware_shares(own: Sequence[Entry]) -> dict[str, MeasuredShare]:
