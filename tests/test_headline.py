@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -16,7 +17,7 @@ from dualmask.quickstart import show
 from dualmask.reporting.charts import query_chart
 from dualmask.reporting.curves import Histogram
 from dualmask.reporting.first_words import WORDS, explained_page, explained_parts
-from dualmask.reporting.headline import headline_sentences, headlines
+from dualmask.reporting.headline import headline_sentences, headlines, uneven_reasons
 from dualmask.reporting.page import html
 from dualmask.reporting.report import CLEAN
 from dualmask.reporting.report_latex import latex
@@ -126,7 +127,19 @@ def test_a_row_with_serious_doubts_is_not_named_but_told() -> None:
     assert told[-1] == "Not named above, because of serious doubts: sure (an illusion of scores)."
     learned = held("safer", FOOL, 50, header={"defence": {"name": "safer", "synonyms": "shipped"}})
     assert headline_sentences(report(held("plain", FOOL, 10), learned))[-1] == (
-        "What safer keeps does not compare with all rows as it stands: one synonym table for defence and attack.")
+        "What safer keeps does not compare as it stands: one synonym table for defence and attack.")
+
+
+def test_a_doubt_about_both_rows_is_none_about_their_difference() -> None:
+    """A defence around the plain network shares its training, and what may be said against that."""
+    class Doubted:
+        def uneven(self, lines: list[str]) -> dict[str, list[str]]:
+            known = {"best at the last epoch": ["plain", "hardened"], "one synonym table": ["hardened"]}
+            return {name: rows for name, rows in known.items() if lines[0] in rows}
+
+    given: Any = Doubted()
+    assert uneven_reasons(given, "hardened", "plain") == ("one synonym table",)  # type: ignore[arg-type]
+    assert len(uneven_reasons(given, "hardened", None)) == 2  # type: ignore[arg-type]
 
 
 def test_the_page_has_the_threats_before_the_worst_case_with_a_bar_and_its_value_for_each() -> None:

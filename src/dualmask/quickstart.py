@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dualmask.reporting.report import Report
 
 REPORT = "report.html"
+EXAMPLE = "The wrost film of the year, lifelss."
 
 
 @locks_output("out")
@@ -89,14 +90,22 @@ def show(console: Console, report: "Report", page: Path, out: Path) -> None:
 
 
 def commands(report: "Report", out: Path) -> list[str]:
+    """What to type next: ask and attack the classifier that held best, then harden one's own."""
     from dualmask.display import own_command
     from dualmask.evaluation.standing import MODELS
 
-    models = sorted(path for path in (out / MODELS).glob("*") if path.is_dir())
-    data = report.entries[0].key.data
-    shown = []
-    if models:
-        model = shlex.quote(str(models[0]))
-        shown = [f"predict {model} 'your own review' --explain", f"attack {model} {data} --attack pwws --samples 20"]
+    folders = [out / MODELS / name for name in best_classifiers(report)]
+    model = next((shlex.quote(str(folder)) for folder in folders if folder.is_dir()), None)
+    shown = [f"predict {model} {shlex.quote(EXAMPLE)} --explain",
+             f"attack {model} {report.entries[0].key.data} --attack pwws --samples 20"] if model else []
     return [f"{shlex.quote(own_command())} {rest}" for rest in (
-        *shown, f"report {shlex.quote(str(out))}", "train reviews.csv --out model/")]
+        *shown, f"report {shlex.quote(str(out))}", "harden MODEL TEXTS.csv --out hardened/    # your own classifier")]
+
+
+def best_classifiers(report: "Report") -> list[str]:
+    """Folders of the classifiers behind the rows that the headlines name."""
+    from dualmask.reporting.headline import headlines
+
+    cells = [run.records.cell for found in headlines(report) for entry in found.line.entries.values()
+             for run in entry.runs]
+    return [f"{cell.data}.{cell.encoder}.{cell.defence}.{cell.seed}" for cell in cells]

@@ -82,7 +82,13 @@ def headline_of(report: Report, table: Table) -> Headline | None:
     better = {other.defence: found for other in others if other is not line and (found := better_than(line, other))}
     lacking = {row.defence: names for row in (line, beside) if row and (names := attacks_lacking(table, row))}
     return Headline(table, line, beside, gains, worst, better, doubted, anything_helps(table), lacking,
-                    tuple(report.uneven([line])))
+                    uneven_reasons(report, line, beside))
+
+
+def uneven_reasons(report: Report, line: Line, beside: Line | None) -> tuple[str, ...]:
+    """Doubts about the named row that the row beside it does not share; those of both change nothing between them."""
+    shared = report.uneven([beside]) if beside else {}
+    return tuple(reason for reason in report.uneven([line]) if reason not in shared)
 
 
 def finished(line: Line) -> list[str]:
@@ -269,7 +275,7 @@ def worst_sentence(found: Headline) -> Iterator[str]:
 
 def doubt_sentences(found: Headline) -> Iterator[str]:
     if found.uneven:
-        yield f"What {found.line.defence} keeps does not compare with all rows as it stands: {', '.join(found.uneven)}."
+        yield f"What {found.line.defence} keeps does not compare as it stands: {', '.join(found.uneven)}."
     if found.left_out:
         told = ", ".join(f"{row} ({why})" for row, why in found.left_out.items())
         yield f"Not named above, because of serious doubts: {told}."
