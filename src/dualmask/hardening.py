@@ -163,8 +163,8 @@ def save_hardened(classifier: DefendedClassifier, folder: Path, *, resume: bool)
                               "preset, options or lengths differ): give the same ones to go on, or replace it "
                               "(--overwrite).")
         return
+    classifier.save(folder)  # first: where it can't be written, what was there stays whole
     remove_records(folder / RECORDS)
-    classifier.save(folder)
 
 
 def remove_records(folder: Path) -> None:
