@@ -933,3 +933,14 @@ def test_how_much_windows_read_is_what_they_read() -> None:
         read.append(room + (most - 1) * (room - int(Windows().overlap * room)))
     assert f"so that {most} windows of 128 tokens read about {round(read[0], -2):,} tokens" in told
     assert f"and of 16 tokens about {round(read[1], -1)}" in told
+
+
+def test_the_pictures_of_the_front_page_are_one_in_two_colours() -> None:
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    pictures = [(ROOT / "docs" / "pictures" / f"predict-{name}.svg").read_text(encoding="utf-8")
+                for name in ("light", "dark")]
+    shown = ["".join(re.findall(r">([^<]+)</text>", picture)) for picture in pictures]
+    assert shown[0] == shown[1] and "wrost" in shown[0] and "lifeless" in shown[0] and pictures[0] != pictures[1]
+    for name, picture in zip(("light", "dark"), pictures, strict=True):
+        assert f"docs/pictures/predict-{name}.svg" in page
+        assert set(re.findall(r"https?://[^\"'\s)]+", picture)) == {"http://www.w3.org/2000/svg"}, "nothing is fetched"

@@ -19,7 +19,7 @@ from dualmask import DefendedClassifier
 from dualmask.display import show_predictions
 
 SENTENCE = "The wrost film of the year, lifelss."
-WIDTH = 96
+WIDTH = 100
 DARK = TerminalTheme(
     (22, 27, 34), (230, 237, 243),
     [(72, 79, 88), (255, 123, 114), (86, 211, 100), (227, 179, 65), (121, 192, 255), (210, 168, 255), (86, 212, 221),
