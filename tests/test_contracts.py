@@ -414,7 +414,7 @@ def refused(folder: Path) -> str:
 def test_damaged_files_are_named(name: str, damage: Callable[[Path], None], copied: Path) -> None:
     damage(copied / name)
     message = refused(copied)
-    assert "again" in message or "dualmask.defend" in message
+    assert "again" in message or "dualmask harden" in message
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "defence.safetensors"])
@@ -559,8 +559,8 @@ def test_labels_that_do_not_fit_the_weights_are_refused(copied: Path) -> None:
 
 
 def test_folders_that_hold_no_classifier_are_refused(tmp_path: Path, tiny: Callable[[str], Path]) -> None:
-    assert "dualmask.defend" in refused(tmp_path)
-    assert "dualmask.defend" in refused(tiny("bert"))
+    assert "dualmask harden" in refused(tmp_path)
+    assert "dualmask harden" in refused(tiny("bert"))
     (tmp_path / "file").write_text("x")
     refused(tmp_path / "file")
     with pytest.raises(DualmaskError):
