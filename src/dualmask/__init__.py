@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""dualmask: text classifiers with a defence against adversarial text built in.
+"""dualmask: harden text classifiers against adversarial text, and measure what that is worth.
 
 Names are loaded when first used, so that importing the package costs nothing.
 """

@@ -40,7 +40,7 @@ from dualmask.errors import BusyOutputError, DualmaskError, OptionError, did_you
 from dualmask.system_errors import explain_os_error
 
 app = typer.Typer(
-    help="Text classifiers with a defence against adversarial text built in.", no_args_is_help=True,
+    help="Harden text classifiers against adversarial text, and measure what that is worth.", no_args_is_help=True,
     rich_markup_mode="rich", context_settings=dict(HELP_NAMES),
     pretty_exceptions_show_locals=False, pretty_exceptions_enable=False, add_completion=False)
 app.add_typer(resources_app, name="resources")
@@ -86,7 +86,11 @@ def dualmask(
     version: Annotated[
         bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
-    """Text classifiers with a defence against adversarial text built in."""
+    """Harden text classifiers against adversarial text, and measure what that is worth."""
+
+
+for first in (harden, choose):  # what a newcomer looks for stands on top of the help
+    app.command()(first)
 
 
 def given_flags(**flags: float | None) -> dict[str, object]:
@@ -211,7 +215,7 @@ def attack(
         resume=resume, overwrite=overwrite, progress=not quiet, windows=windows))
 
 
-for command in (choose, harden, evaluate, certify, bench, report, pack, compare, theory):
+for command in (evaluate, certify, bench, report, pack, compare, theory):
     app.command()(command)
 
 
@@ -268,7 +272,7 @@ def quickstart(
     show: Annotated[bool, typer.Option("--open", help="Open the report in the browser.")] = False,
     device: Device = None, quiet: Quiet = False,
 ) -> None:
-    """Train a plain and a defended classifier on film reviews, attack both, and write a report; no GPU needed."""
+    """Train a classifier on film reviews, harden it, attack both, and write a report; no GPU needed."""
     from dualmask.quickstart import run_quickstart
 
     page = run_quickstart(out, quiet=quiet)

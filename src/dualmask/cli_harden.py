@@ -33,7 +33,7 @@ PresetName = Annotated[str | None, typer.Option(
 DefenceOptions = Annotated[list[str] | None, typer.Option(
     metavar="NAME=VALUE", help="An option of the defence, as 'dualmask card' lists them; repeatable.")]
 MaxLength = Annotated[int | None, typer.Option(
-    min=4, help="Tokens that the classifier reads of a text; its own limit unless given.")]
+    min=4, help="Tokens that the classifier reads of a text; its own limit, at most 512, unless given.")]
 Attacks = Annotated[list[str] | None, typer.Option(
     help="An attack to measure with; repeatable. Unless given: deepwordbug (misspelling), textbugger (both) and "
     "textfooler (synonyms).", rich_help_panel=MEASURING)]
