@@ -231,14 +231,14 @@ def test_a_plain_hugging_face_classifier_is_evaluated(tiny: Tiny, table: Path, t
 
 def test_names_of_classes_may_be_others(model: Path, data: Dataset, tmp_path: Path) -> None:
     path = tmp_path / "test.csv"
-    path.write_text("text,label\n" + "".join(f"{one.text},{one.label}\n" for one in data.test or []))
+    path.write_text("text,label\n" + "".join(f"{one.text},{'ny'[one.label]}\n" for one in data.test or []))
     assert "say so with --labels" in str(run(model, path)[1])
-    told, error = run(model, path, "--labels", "0,1", "--json")
+    told, error = run(model, path, "--labels", "n,y", "--json")
     assert error is None and math.isclose(
         json.loads(told)["accuracy"], evaluate_clean(load_classifier(model, device="cpu"), data.test or []).accuracy)
-    assert json.loads(told)["labels"] == ["0", "1"]
-    assert "names 3 classes" in str(run(model, path, "--labels", "0,1,2")[1])
-    assert "has '0' more than once" in str(run(model, path, "--labels", "0,0")[1])
+    assert json.loads(told)["labels"] == ["n", "y"]
+    assert "names 3 classes" in str(run(model, path, "--labels", "n,y,z")[1])
+    assert "has 'n' more than once" in str(run(model, path, "--labels", "n,n")[1])
     unknown = str(run(model, path, "--labels", "no,yes")[1])
     assert "names of the classes by --labels are: no, yes" in unknown and "of the model are" not in unknown
 
@@ -251,3 +251,24 @@ def test_windows_are_written_down_with_the_scores(model: Path, table: Path) -> N
     assert read["windows"] == {"rule": "any:bad", "overlap": 0.25, "most": 64, "length": 8}
     assert "in windows of 8 tokens (any:bad)" in " ".join(run(
         model, table, *columns, "--windows", "any:bad,length=8")[0].split())
+
+
+def test_classes_are_matched_by_name_or_number_whatever_their_order(
+    model: Path, data: Dataset, tmp_path: Path,
+) -> None:
+    classifier = load_classifier(model, device="cpu")
+    rows = data.test or []
+    expected = evaluate_clean(classifier, rows).confusion
+    turned = Dataset("turned", tuple(reversed(data.labels)), [Example(row.text, 1 - row.label) for row in rows], None,
+                     None)
+    assert evaluate_clean(classifier, turned).confusion == expected
+    for name, labels in (("named.csv", data.labels), ("numbers.csv", ("0", "1"))):
+        lines = [f"{row.text},{labels[row.label]}" for row in rows]
+        (tmp_path / name).write_text("\n".join(["text,label", *lines]))
+    assert evaluate_clean(classifier, tmp_path / "named.csv").confusion == expected
+    with pytest.warns(UserWarning, match="taken for numbers of the model's classes: 0 is bad, 1 is good"):
+        assert evaluate_clean(classifier, tmp_path / "numbers.csv").confusion == expected
+    done = CliRunner().invoke(app, ["evaluate", str(model), str(tmp_path / "numbers.csv"), "--json", "--quiet"])
+    assert done.exit_code == 0 and json.loads(done.stdout)["right"] == expected.right
+    with pytest.raises(DataError, match="expected a file, a data set or a list of Examples"):
+        evaluate_clean(classifier, ["a text"])  # type: ignore[list-item]

@@ -67,6 +67,16 @@ def test_the_network_stays_as_it_is_and_both_libraries_open_the_folder(hardened:
     assert answer.masked is not None and [word.becomes for word in answer.masked[0]] == ["movie"]
 
 
+def test_the_folders_page_says_what_was_done(hardened: Hardened) -> None:
+    assert hardened.out is not None
+    page = (hardened.out / "README.md").read_text(encoding="utf-8")
+    effect, = hardened.attacks
+    assert "its weights are unchanged" in page and "synonyms=none" in page
+    assert f"| attacked by deepwordbug | {effect.before} of 6 | {effect.after} of 6 |" in page
+    assert f"| left alone | {hardened.clean.before} of {hardened.clean.texts} |" in page
+    assert "/" not in str(hardened.classifier.facts["encoder"]), "where a model lay is nobody's business"
+
+
 def test_figures_are_those_of_the_records(hardened: Hardened) -> None:
     assert hardened.out is not None
     cells = {(cell.cell.defence, cell.cell.attack): cell for cell in read_cells(hardened.out / "attacks").cells}

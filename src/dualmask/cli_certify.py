@@ -183,11 +183,15 @@ def find_examples(
     request: Labelled, labels: Sequence[str], choices: InputChoices | None = None,
 ) -> "list[Example]":
     """The labelled texts; names of classes that the model does not know may only be other names."""
-    from dualmask.text.examples import read_examples
+    from dualmask.display import show_note
+    from dualmask.text.examples import read_by_name_or_number
 
     choices = choices or InputChoices(columns=request.columns)
     try:
-        return without_empty(read_examples(request.data, labels, choices), request.data, choices)
+        found, note = read_by_name_or_number(request.data, labels, choices)
+        if note:
+            show_note(note)
+        return without_empty(found, request.data, choices)
     except DataError as error:
         if "unknown label" not in str(error):
             raise

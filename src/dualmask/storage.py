@@ -280,6 +280,25 @@ def model_card(classifier: DefendedClassifier) -> str:
         "## Use", "", "```python", "from dualmask import DefendedClassifier", "",
         'classifier = DefendedClassifier.load("this-folder")', 'classifier.predict(["some text"]).labels', "```", "",
         "`AutoModelForSequenceClassification.from_pretrained` opens the same folder, without the defence.", "",
-        "## Training", "", "```json", json.dumps(facts, indent=2), "```", "",
+        *set_up_lines(classifier), "## Training", "", "```json", json.dumps(facts, indent=2), "```", "",
         "Clean accuracy says nothing about robustness: attack the classifier before you rely on it.", ""]
     return "\n".join(lines)
+
+
+def set_up_lines(classifier: DefendedClassifier) -> list[str]:
+    """Of a defence around a network that was trained without it: that it is so, its options, and what it brought."""
+    told = classifier.facts.get("hardened")
+    if not isinstance(told, Mapping):
+        return []
+    options = ", ".join(f"{name}={value}" for name, value in classifier.defence.options_as_dict().items())
+    lines = ["## Set-up", "",
+             "The network was trained elsewhere, without this defence, and its weights are unchanged: what is said "
+             f"above of training was not done. Preset {classifier.facts.get('preset')}: {one_line(options)}.", ""]
+    clean, attacks = told.get("clean"), told.get("attacks")
+    if isinstance(clean, Mapping):
+        lines += ["| texts | no defence | hardened |", "|---|---|---|",
+                  f"| left alone | {clean['before']} of {clean['texts']} | {clean['after']} of {clean['texts']} |"]
+    if isinstance(attacks, list):
+        lines += [f"| attacked by {found['attack']} | {found['before']} of {found['texts']} | {found['after']} of "
+                  f"{found['texts']} |" for found in attacks]
+    return [*lines, ""]

@@ -28,7 +28,7 @@ from dualmask.output_lock import locks_output
 from dualmask.results import FORMAT, AttackResult, Outcome, R, RecordFile, ResultFile
 from dualmask.seeds import derived_seed
 from dualmask.text.columns import FIND, Columns, Text
-from dualmask.text.examples import Dataset, Example, load_dataset, read_examples
+from dualmask.text.examples import Dataset, Example, load_dataset, read_by_name_or_number
 from dualmask.text.input_choices import InputChoices, learned_columns
 from dualmask.text.words import Words
 
@@ -234,7 +234,10 @@ def labelled(given: Data, labels: Sequence[str], learned: Columns = FIND) -> lis
     if isinstance(given, str | Path):
         if not labels:
             return by_name(load_dataset(given), labels)
-        return read_examples(given, labels, InputChoices(learned=learned))
+        found, note = read_by_name_or_number(given, labels, InputChoices(learned=learned))
+        if note:
+            warnings.warn(note, stacklevel=3)
+        return found
     if isinstance(given, Dataset):
         return by_name(given, labels)
     examples = []

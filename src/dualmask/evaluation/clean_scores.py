@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a classifier is worth on labelled texts that nobody attacks: accuracy with its interval, and class by class."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dualmask.confusion import Confusion
@@ -10,7 +12,9 @@ from dualmask.defences.combination import acts_at_inference
 from dualmask.errors import DataError
 from dualmask.evaluation.statistics import Interval, wilson
 from dualmask.text.class_balance import imbalance_told
-from dualmask.text.examples import Example
+from dualmask.text.examples import Dataset, Example, load_dataset, read_by_name_or_number
+from dualmask.text.input_choices import InputChoices, learned_columns
+from dualmask.text.label_matching import match_labels
 
 if TYPE_CHECKING:
     from dualmask.classifier import DefendedClassifier
@@ -74,14 +78,37 @@ class CleanScores:
         }
 
 
+def with_classes_of(
+    classifier: "DefendedClassifier", given: "str | Path | Dataset | Sequence[Example]",
+) -> Sequence[Example]:
+    """The examples with numbers of the classifier's classes; of a data set its test part, else its training part."""
+    if isinstance(given, str | Path):
+        if not Path(given).is_file():
+            return with_classes_of(classifier, load_dataset(given))
+        found, note = read_by_name_or_number(given, classifier.labels,
+                                             InputChoices(learned=learned_columns(classifier.facts)))
+        if note:
+            warnings.warn(note, stacklevel=3)
+        return found
+    if isinstance(given, Dataset):
+        match = match_labels(given.labels, classifier.labels)
+        return [Example(text, match.classes[label]) for text, label in given.test or given.train]
+    if not all(isinstance(example, Example) for example in given):
+        raise DataError("expected a file, a data set or a list of Examples (text, class number) to evaluate on; got "
+                        f"{type(given).__name__} with {next(iter(given), None)!r:.60}.")
+    return given
+
+
 def evaluate_clean(
-    classifier: "DefendedClassifier", examples: Sequence[Example], *, batch_size: int | None = None,
-    watch: Callable[[int], None] | None = None,
+    classifier: "DefendedClassifier", examples: "str | Path | Dataset | Sequence[Example]", *,
+    batch_size: int | None = None, watch: Callable[[int], None] | None = None,
 ) -> CleanScores:
     """Ask a classifier about labelled texts, as it is and, where that differs and is defined, without its defence.
 
-    The examples' classes are numbers in the order of the classifier's labels. watch: told how many texts were answered.
+    examples: a file or a data set, whose classes are matched by name, or examples whose classes are numbers in the
+    order of the classifier's labels. watch: told how many texts were answered.
     """
+    examples = with_classes_of(classifier, examples)
     if not examples:
         raise DataError("a classifier can't be evaluated on no texts at all; give labelled texts.")
     defence = classifier.defence

@@ -77,7 +77,8 @@ def plain_classifier(folder: Path, *, source: str, max_length: int | None) -> "D
     prepare(model)
     tokenizer = load_tokenizer(folder)
     length = usual_length(model, tokenizer) if max_length is None else max_length
-    facts = {"encoder": source, "defence": Defence.name, "trained_elsewhere": True}
+    name = Path(source).name if Path(source).exists() else source  # where it lies here is of no use elsewhere
+    facts = {"encoder": name, "defence": Defence.name, "trained_elsewhere": True}
     classifier = DefendedClassifier(model, tokenizer, Defence(), labels=labels, max_length=length, facts=facts)
     classifier.network.eval()
     return classifier

@@ -144,6 +144,25 @@ def read_examples(
     return [Example(text, ids[label]) for text, label in examples]
 
 
+def read_by_name_or_number(
+    source: str | Path, labels: Sequence[str], choices: InputChoices, *,
+    part: Literal["validation", "test"] = "test",
+) -> tuple[list[Example], str]:
+    """Examples with a classifier's classes, which data may also call by their numbers; a note says so where they do."""
+    try:
+        return read_examples(source, labels, choices, part=part), ""
+    except DataError as error:
+        numbers = [str(number) for number in range(len(labels))]
+        if "unknown label" not in str(error) or set(numbers) & set(labels):
+            raise
+        try:
+            found = read_examples(source, numbers, choices, part=part)
+        except DataError:
+            raise error from None
+    pairs = ", ".join(f"{number} is {label}" for number, label in zip(numbers, labels, strict=True))
+    return found, f"the data's labels are taken for numbers of the model's classes: {pairs}."
+
+
 def split_stratified(examples: Sequence[Example], share: float, seed: int) -> tuple[list[Example], list[Example]]:
     """Split into (kept, held out), each in the given order, with ``share`` of every class held out.
 
