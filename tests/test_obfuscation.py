@@ -254,13 +254,19 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 LETTERS_OF_ANY = "abdefgiloorst  ..--_*#@4130$!X'\u0130\u200b\u043e\ufb01\u0301\n"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300, deadline=None, derandomize=True)
 @given(st.text(st.sampled_from(LETTERS_OF_ANY), max_size=40))
 def test_readings_fit_any_text(text: str) -> None:
     found = ON.readings(text)
     read(text, found)
     assert all(one.becomes != one.written and one.start < one.end for one in found)
     assert found == restorer_again.readings(text), "what was read before leaves no trace"
+
+
+@pytest.mark.parametrize("found", [ON, OFF])
+def test_a_mark_on_a_letter_that_is_read_otherwise_leaves_nothing(found: Restorer) -> None:
+    word, = found.readings("e\u043e\u0301")
+    assert (word.start, word.end, word.written) == (0, 3, "e\u043e\u0301")
 
 
 restorer_again = Restorer(ON._lexicon[0])

@@ -105,7 +105,8 @@ class Restorer(nn.Module):
         if normal.places is None and not joins and not singles:
             return []
         found = [(start, end, outcome) for outcome, start, end in placed(normal.text, joins, singles)]
-        return list(_readings(text, undisguised, found))
+        # Of a mark that belongs to a letter before it nothing is left where that letter is read otherwise
+        return [reading for reading in _readings(text, undisguised, found) if reading.start < reading.end]
 
     def is_foreign(self, text: str) -> bool:
         """Whether a text is in another language, so that its words stay."""
