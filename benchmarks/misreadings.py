@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from string import ascii_lowercase
 
 from dualmask.attacks.misprint import ACCENTS, SIGNS
-from dualmask.defences.ddm_restore import DDMRestore
+from dualmask.defences.ddm_restore import DDMRestore, DDMRestoreOptions
 from dualmask.text.examples import load_dataset
 from dualmask.text.letters import HOMOGLYPHS, keyboard_neighbours
 from dualmask.text.rewriting import HIDDEN
@@ -64,7 +64,7 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=150)
     given = parser.parse_args()
     data, draw = load_dataset(given.data), random.Random(0)
-    defence = DDMRestore()
+    defence = DDMRestore(DDMRestoreOptions(obfuscation=False))
     defence.rewriting.fit(data.train)
 
     def read(text: str) -> list[str]:

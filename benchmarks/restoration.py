@@ -199,7 +199,7 @@ def timed(texts: Sequence[str], validation: Sequence[str]) -> dict[str, float]:
     lexicon = Lexicon()
     lexicon.fit(many)
     fitted = time.process_time()
-    restorer = Restorer(lexicon)
+    restorer = Restorer(lexicon, obfuscation=False)
     restorer.weighing()
     prepared = time.process_time()
     rounds = []
@@ -239,7 +239,7 @@ def main() -> None:
     measured, calibration = texts[:min(args.texts, len(texts) // 2)], texts[len(texts) // 2:]
     lexicon = Lexicon()
     lexicon.fit([one.text for one in train])
-    restorer = Restorer(lexicon, touched=args.touched, masking=not args.no_masking)
+    restorer = Restorer(lexicon, touched=args.touched, masking=not args.no_masking, obfuscation=False)
     share = restorer.calibrate(calibration)
     tell("calibration", {"margin": round(float(restorer.margin), 3), "touched, percent": round(100 * share, 3)})
     if args.test:
